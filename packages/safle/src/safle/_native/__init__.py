@@ -5,7 +5,7 @@ array before an address is passed, allocates scratch memory, and shares the piec
 over threads (calls release the GIL). C functions allocate nothing, start no thread and return
 nothing.
 
-Each function is there once for each instruction level. `level` is the best this machine has;
+Each function exists once per instruction level. `level` is the best that this machine has;
 SAFLE_KERNELS=portable or avx2 asks for a lower one. All levels give the same integers.
 """
 
@@ -34,7 +34,7 @@ LEVELS = ("portable", "avx2", "avx512")
 WORTH_A_THREAD = 100_000
 """Entries of a call's arrays from which on other threads help: waking one takes microseconds."""
 CALLS_PER_THREAD = 4
-"""Into which a thread's share is cut, so that one that is held up leaves the others its rest."""
+"""Calls into which a thread's share is cut, so that others take over those of a delayed thread."""
 CACHE_LINE = 64
 _threads: ContextVar[int] = ContextVar("threads", default=0)
 
@@ -46,10 +46,10 @@ def threads() -> int:
 
 @contextmanager
 def use_threads(number: int) -> Iterator[None]:
-    """Kernels in here use at most so many threads.
+    """Let kernels inside use at most ``number`` threads.
 
-    One, for short kernels between products of a BLAS: that keeps its threads spinning for some
-    20 ms, in case there is more to multiply, and a kernel on as many threads waits for those.
+    Short kernels between products of a BLAS should use one: its threads keep spinning for some
+    20 ms, in case there is more to multiply, and a kernel on as many threads waits for them.
     """
     before = _threads.set(number)
     try:
@@ -78,8 +78,8 @@ if hasattr(os, "register_at_fork"):
 @cache
 def _library() -> ctypes.CDLL:
     suffix = {"Darwin": ".dylib", "Windows": ".dll"}.get(platform.system(), ".so")
-    own = os.environ.get("SAFLE_LIBRARY")
-    path = Path(own or Path(__file__).with_name(f"libsafle{suffix}"))
+    chosen = os.environ.get("SAFLE_LIBRARY")
+    path = Path(chosen or Path(__file__).with_name(f"libsafle{suffix}"))
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
@@ -87,14 +87,14 @@ def _library() -> ctypes.CDLL:
             f"the compiled kernels of safle cannot be loaded ({error}); install safle with pip, or "
             "run 'python -m safle._native.build' in a working tree"
         ) from error
-    if not own:
+    if not chosen:
         _check_sources(library, path)
     return library
 
 
 def _check_sources(library: ctypes.CDLL, path: Path) -> None:
-    """A kernel whose parameters have changed since it was compiled would write anywhere."""
-    # Only here: 'python -m safle._native.build' would find the module imported before it runs.
+    """Refuse a library of other sources: a kernel with other parameters would write anywhere."""
+    # Imported here: else 'python -m safle._native.build' finds itself imported before it runs.
     from safle._native.build import source_digest
 
     expected = source_digest()
@@ -139,7 +139,7 @@ def _compiled(expression: str) -> Any:
 
 
 def _size(expression: str, bound: dict[str, Any]) -> int:
-    """A size as an expression over the names of a call; its text is always our own."""
+    """Evaluate a size, an expression over the names of a call; its text is always our own."""
     # Most sizes are names, and looking one up takes a tenth of the time.
     found = bound.get(expression)
     return int(eval(_compiled(expression), _NAMES, bound) if found is None else found)
@@ -177,8 +177,8 @@ class Kernel:
         ``~`` scratch memory. Types ``i4|i8`` choose the variant of the function; ``=gram`` is the
         type of another. A name in a shape is bound by the first array that has it as an axis;
         other arrays must agree. Numbers that no axis binds are given by the caller, in order.
-    pieces : an expression: into how many pieces the job can be cut; empty for a job of one, whose
-        function takes no first and last
+    pieces : an expression, the number of pieces that the job can be cut into; if empty, the job is
+        not cut, and its function takes no first and last piece
     """
 
     def __init__(self, name: str, *parameters: str, pieces: str = "") -> None:
@@ -190,7 +190,7 @@ class Kernel:
         self._given = [p for p in inputs if p.shape is not None or p.name not in axes]
 
     def __call__(self, *arguments: Any) -> None:
-        """Run it: arrays and numbers in the order of the parameters."""
+        """Run the kernel on arrays and numbers in the order of the parameters."""
         if len(arguments) != len(self._given):
             raise TypeError(
                 f"{self._name} takes {len(self._given)} arguments; found {len(arguments)}"
@@ -201,22 +201,22 @@ class Kernel:
             self._check_form(parameter, bound)
         for parameter in arrays:
             self._check_sizes(parameter, bound)
-        variant = [_code(bound[p.name]) for p in arrays if len(p.types) > 1]
+        variant = [_type_code(bound[p.name]) for p in arrays if len(p.types) > 1]
         function = getattr(_library(), "_".join([self._name, *variant, level()]))
-        self._share(function, bound, sum(bound[p.name].size for p in arrays))
+        self._run(function, bound, sum(bound[p.name].size for p in arrays))
 
     def _check_form(self, parameter: _Parameter, bound: dict[str, Any]) -> None:
-        """Type, contiguity and number of axes; binds the names of axes."""
+        """Check type, contiguity and number of axes, and bind the names of axes."""
         where, array = f"{self._name}: {parameter.name}", bound[parameter.name]
         types = parameter.types
         if types[0].startswith("="):
-            types = (_code(bound[types[0][1:]]),)
-        if not isinstance(array, np.ndarray) or _code(array) not in types:
+            types = (_type_code(bound[types[0][1:]]),)
+        if not isinstance(array, np.ndarray) or _type_code(array) not in types:
             found = getattr(array, "dtype", type(array).__name__)
             raise TypeError(f"{where} has type {found}; expected {' or '.join(types)}")
         if parameter.mark == "!" and not (array.flags.c_contiguous and array.flags.writeable):
             raise ValueError(f"{where} is not contiguous, or cannot be written to")
-        # What is only read may be a view: it is copied where it is not contiguous.
+        # An array that is only read may be a view; it is copied if it is not contiguous.
         bound[parameter.name] = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
         axes = parameter.shape or ()
         if array.ndim != len(axes):
@@ -226,7 +226,7 @@ class Kernel:
                 bound.setdefault(axis, size)
 
     def _check_sizes(self, parameter: _Parameter, bound: dict[str, Any]) -> None:
-        """Every axis, and the range of indices."""
+        """Check the size of every axis, and the range of indices."""
         where, array = f"{self._name}: {parameter.name}", bound[parameter.name]
         for axis, size in zip(parameter.shape or (), array.shape, strict=True):
             if size != (expected := _size(axis, bound)):
@@ -236,11 +236,11 @@ class Kernel:
             if int(array.max()) >= limit or (array.dtype.kind == "i" and int(array.min()) < 0):
                 raise IndexError(f"{where} has an entry outside 0 to {limit - 1}")
 
-    def _share(self, function: Any, bound: dict[str, Any], entries: int) -> None:
-        """Do all pieces, on several threads if there is much to do."""
+    def _run(self, function: Any, bound: dict[str, Any], entries: int) -> None:
+        """Run all pieces, on several threads if there is much to do."""
         if not self._pieces:
-            words, _scratch = self._addresses(bound)
-            function(*words)
+            c_arguments, _scratch = self._c_arguments(bound)
+            function(*c_arguments)
             return
         pieces = _size(self._pieces, bound)
         helpers = min(threads(), pieces) if entries > WORTH_A_THREAD else 1
@@ -248,40 +248,40 @@ class Kernel:
         places = count()
 
         def work() -> None:
-            words, _scratch = self._addresses(bound)
+            c_arguments, _scratch = self._c_arguments(bound)
             while (part := next(places)) < cuts:
                 first, last = pieces * part // cuts, pieces * (part + 1) // cuts
-                function(*words, ctypes.c_int64(first), ctypes.c_int64(last))
+                function(*c_arguments, ctypes.c_int64(first), ctypes.c_int64(last))
 
         others = [_pool().submit(work) for _ in range(helpers - 1)]
         work()
         for other in others:
             other.result()
 
-    def _addresses(self, bound: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    def _c_arguments(self, bound: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """The C arguments, and the scratch memory behind some of them."""
-        words: list[Any] = []
+        c_arguments: list[Any] = []
         scratch: list[Any] = []
         for parameter in self._parameters:
             value: Any = bound.get(parameter.name)
             if parameter.shape is None:
                 real = isinstance(value, float)
-                words.append(ctypes.c_double(value) if real else ctypes.c_int64(value))
+                c_arguments.append(ctypes.c_double(value) if real else ctypes.c_int64(value))
                 continue
             if parameter.mark == "~":
                 size = max(1, _size(parameter.shape[0], bound))
                 value = _scratch(size, np.dtype(parameter.types[0]))
                 scratch.append(value)
-            words.append(ctypes.c_void_p(value.ctypes.data))
-        return words, scratch
+            c_arguments.append(ctypes.c_void_p(value.ctypes.data))
+        return c_arguments, scratch
 
 
 def _scratch(size: int, kind: np.dtype[Any]) -> NDArray[Any]:
-    """Memory from the beginning of a cache line on: a vector that crosses lines is read twice."""
+    """Memory that begins at a cache line: a vector that crosses lines is read twice."""
     whole = np.empty(size * kind.itemsize + CACHE_LINE, np.uint8)
     begin = -whole.ctypes.data % CACHE_LINE
     return whole[begin : begin + size * kind.itemsize].view(kind)
 
 
-def _code(array: NDArray[Any]) -> str:
+def _type_code(array: NDArray[Any]) -> str:
     return f"{array.dtype.kind}{array.dtype.itemsize}"

@@ -1,4 +1,4 @@
-"""Compile the kernels: C sources -> one shared library, with whatever C compiler there is.
+"""Compile the kernels: C sources -> one shared library, with any C compiler.
 
 Every source is compiled once for each instruction level; `safle._native` chooses a level when it
 loads the library. The library needs no Python header, so it serves every version of Python. Run by
@@ -66,13 +66,13 @@ def find_compiler() -> list[str] | None:
 
 
 def zig() -> list[str]:
-    """The C compiler that comes as a package."""
+    """The command of the C compiler in the package ziglang."""
     if find_spec("ziglang") is None:
         raise FileNotFoundError(
             "no C compiler: found neither $CC, cc, gcc nor clang, nor the package ziglang; install "
             "one of them"
         )
-    # By default it would compile for this very processor, at every level.
+    # Without -mcpu, zig compiles for this very processor at every level.
     return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-s"]
 
 
@@ -103,17 +103,16 @@ def _build(folder: Path, compiler: Sequence[str], machine: str, system: str) -> 
         jobs = []
         for source in SOURCES:
             for level, flags in levels.items():
-                made = Path(scratch, f"{source.stem}.{level}.o")
-                jobs.append(
-                    [*command, *flags, f"-DLEVEL={level}", "-c", str(source), "-o", str(made)]
-                )
+                object_file = Path(scratch, f"{source.stem}.{level}.o")
+                files = ["-c", str(source), "-o", str(object_file)]
+                jobs.append([*command, *flags, f"-DLEVEL={level}", *files])
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(_run, jobs))
         objects = sorted(map(str, Path(scratch).glob("*.o")))
         linked = Path(scratch, target.name)
         mathematics = [] if system == "Windows" else ["-lm"]
         _run([*command, "-shared", *objects, *mathematics, "-o", str(linked)])
-        # In place at once: a program that has the old one loaded keeps it.
+        # Replaced in one step: a program that has loaded the old library keeps it.
         linked.replace(target)
     return target
 

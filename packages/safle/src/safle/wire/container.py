@@ -42,8 +42,8 @@ MOST_RAW_BYTES = 1 << 62
 COMPRESSION = zstandard.ZstdCompressionParameters(
     window_log=17, hash_log=8, min_match=7, strategy=zstandard.STRATEGY_FAST
 )
-"""The streams have no repeats worth finding, only skewed bytes: hardly looking for any is
-faster than level 1, and smaller."""
+"""Sections have few repeats, only skewed bytes: a compressor that hardly searches is faster than
+level 1, and its output smaller."""
 
 _PREFIX = struct.Struct("<8sHHI32s")
 _SEAL_BYTES = 32
@@ -55,9 +55,9 @@ class Container:
 
     Attributes
     ----------
-    digest : over header and sections, as declared; true once `finish` has passed
+    digest : of header and sections, as the file declares it; `finish` checks it
     frames : compressed section and raw size by name, in the order of the file
-    limit : most bytes that it may unfold to
+    limit : most bytes that the file may unfold to
     """
 
     kind: int
@@ -85,7 +85,7 @@ class Container:
     def finish(self) -> None:
         """Check that the file holds what was read, in that order, and has the digest it claims."""
         if list(self.frames) != list(self._unfolded):
-            raise WireError(f"expected just the sections {', '.join(self._unfolded)}")
+            raise WireError(f"the file has other sections; expected {', '.join(self._unfolded)}")
         if _digest(self.kind, self.text, self._unfolded.values()).hex() != self.digest:
             raise WireError(
                 "the digest does not match the content: the file claims another identity"
@@ -93,7 +93,7 @@ class Container:
 
 
 def canonical(header: Mapping[str, Any] | Sequence[Any]) -> bytes:
-    """The one text of a header: what is equal has equal bytes."""
+    """The one text of a header: equal headers have equal bytes."""
     return json.dumps(
         header, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     ).encode()
@@ -116,8 +116,8 @@ def to_bytes(kind: int, header: Mapping[str, Any], sections: Mapping[str, bytes]
     table = [[name, len(content)] for name, content in sections.items()]
     text = canonical({**header, "sections": table})
     if len(text) > MAX_HEADER_BYTES:
-        raise WireError(f"the header has {len(text)} bytes; a file holds {MAX_HEADER_BYTES}")
-    # Both let go of the interpreter: the digest is made while the sections are compressed.
+        raise WireError(f"the header has {len(text)} bytes; expected at most {MAX_HEADER_BYTES}")
+    # Both release the GIL: the digest is computed while the sections are compressed.
     with ThreadPoolExecutor(2) as threads:
         digest = threads.submit(_digest, kind, text, sections.values())
         packed = list(threads.map(_compress, sections.values()))
@@ -137,7 +137,7 @@ def from_bytes(data: bytes | memoryview, *, kind: int, limit: int | None = None)
     header, table = _parse_header(text)
     raw_total = sum(size for _, size in table)
     if raw_total > limit:
-        raise WireError(f"unfolds to {over_limit(raw_total, limit)}")
+        raise WireError(f"the file unfolds to {over_limit(raw_total, limit)}")
     if len(view) < at + 8 * len(table):
         raise WireError("the file ends inside its section table")
     sizes = struct.unpack_from(f"<{len(table)}Q", view, at)
@@ -181,17 +181,17 @@ def _check_seal(view: memoryview) -> memoryview:
 def _parse_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, int]]]:
     try:
         header = json.loads(text)
-        known = canonical(header) == text
+        is_canonical = canonical(header) == text
         table = [(name, size) for name, size in header.pop("sections")]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise WireError("the header is not valid") from error
-    if not known:
+    if not is_canonical:
         # Two texts of one header would be two identities of one contribution.
         raise WireError("the header is not written as the format says: sorted, without spaces")
     names = [name for name, _ in table]
     for name, size in table:
         if type(name) is not str or type(size) is not int or not 0 <= size <= MOST_RAW_BYTES:
-            raise WireError("the section table is not valid")
+            raise WireError("the section table does not hold pairs of a name and a size")
     if len(set(names)) != len(names):
         raise WireError("the section table names a section twice")
     return header, table
@@ -213,7 +213,7 @@ def _decompress(frame: memoryview, raw: int, name: str) -> bytes:
 
 
 def check_memory(size: int, dim: int, limit: int) -> None:
-    """Refuse a gram that takes more than the limit, or than there is, to read."""
+    """Refuse to read a gram that takes more memory than the limit, or than is free."""
     what = f"a gram of {dim} rows"
     if size > limit:
         raise WireError(f"reading {what} takes {over_limit(size, limit)}")
@@ -221,7 +221,7 @@ def check_memory(size: int, dim: int, limit: int) -> None:
 
 
 def read_limited(path: StrPath, *, limit: int | None = None) -> bytes:
-    """A file's bytes, if there are not too many."""
+    """A file's bytes; `WireError` if they exceed the limit."""
     file = as_path(path)
     with _naming_missing(path):
         size = file.stat().st_size
@@ -231,7 +231,7 @@ def read_limited(path: StrPath, *, limit: int | None = None) -> bytes:
 
 
 def peek_kind(path: StrPath) -> str | None:
-    """What kind of safle wire file this is, from its first bytes; None if it is none.
+    """The kind of a safle wire file, from its first bytes; None for any other file.
 
     >>> peek_kind(__file__) is None
     True
@@ -245,7 +245,7 @@ def peek_kind(path: StrPath) -> str | None:
 
 @contextmanager
 def _naming_missing(path: StrPath) -> Iterator[None]:
-    """An error about a missing file says so and names it, at an address as well."""
+    """Make the error of a missing file name its path, also for an address such as s3://."""
     try:
         yield
     except FileNotFoundError as error:
@@ -253,5 +253,5 @@ def _naming_missing(path: StrPath) -> Iterator[None]:
 
 
 def declared_digest(data: bytes) -> str:
-    """The digest that a file's bytes declare, unchecked: for bytes one has just made."""
+    """The digest that a file's bytes declare, unchecked: for bytes that were just made."""
     return str(_PREFIX.unpack_from(data)[4].hex())

@@ -23,7 +23,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 @dataclass(frozen=True)
 class Contribution:
-    """What crosses from a client to the server: the bytes of a statistics file, and who sent them.
+    """One client's statistics as the bytes of a file, and who sent them.
 
     >>> Contribution("hospital-a", b"...").client
     'hospital-a'
@@ -34,7 +34,7 @@ class Contribution:
 
     @staticmethod
     def read(path: StrPath, client: str | None = None) -> Contribution:
-        """The contribution in a file; its client is by default called like the file."""
+        """The contribution in a file; the client's name is by default the file's."""
         return Contribution(client or as_path(path).name, container.read_limited(path))
 
     def open(
@@ -48,7 +48,7 @@ class Contribution:
         Parameters
         ----------
         space : the code space that is expected
-        admit : raises `LimitExceeded` for classes that are not wanted, before anything unfolds
+        admit : called with the class names before anything unfolds; refuses by `LimitExceeded`
         """
         client = check_client(self.client)
         statistics, digest = STATISTICS.open(
@@ -60,13 +60,13 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Entry:
-    """What stores and sums list of a contribution.
+    """The facts of a contribution that stores and sums list.
 
     Attributes
     ----------
     client : who sent it, or the name of its file
     digest : of its content; the contribution's identity
-    samples : how many it counted
+    samples : number of samples that it counts
     bytes : size of the file
     classes : names of the classes it has seen; none in a histogram
 
@@ -84,7 +84,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         check_client(self.client)
-        # It becomes a file's name: nothing but a digest may.
+        # The digest becomes a file's name, so it must not be a path.
         if not is_digest(self.digest):
             raise InvalidInput(f"digest {str(self.digest)[:80]!r}; expected 64 hexadecimal digits")
         if as_class_names(self.classes) != self.classes:
@@ -96,7 +96,7 @@ class Entry:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> Entry:
-        """An entry; `SettingsError` or `InvalidInput` if it is none."""
+        """Read `to_json` back; `SettingsError` or `InvalidInput` for anything else."""
         return as_settings(Entry, content, where="the entry of a contribution: ")
 
 

@@ -2,11 +2,11 @@
 
 An array is sent as byte planes, as few as its values need: all lowest bytes first, then all next
 ones. Signed values are folded before (0, -1, 1, -2 -> 0, 1, 2, 3). High planes are mostly zero and
-compress to nothing, so the smallest integer type is found for every value at once.
+compress to nothing, so no value needs an integer type of its own.
 
-How many planes is counted in half bytes. Where they are odd, the lowest plane is the half: it
-holds noise, which half bytes code without loss, and what is worth compressing, how large values
-are, is in one plane instead of two.
+The header counts planes in half bytes. If their number is odd, the lowest plane holds half bytes:
+low bits are noise, which no compression shortens. The high bits, which compress well, are then in
+one plane instead of two.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from safle.basics.settings import as_settings
 from safle.errors import EncoderMismatch, LimitExceeded, SafleError, WireError
 from safle.wire import container
 
-AT_A_TIME = 1 << 15
-"""Values folded at a time: their copies stay in the cache, and take no memory to speak of."""
+VALUES_AT_A_TIME = 1 << 15
+"""Values folded at a time: their copies stay in the cache, and take little memory."""
 MOST_HALVES = 16
 Value = TypeVar("Value")
 
 
 @dataclass
 class SectionWriter:
-    """Sections of a file to be; ``planes`` counts the half bytes of arrays."""
+    """Sections of a file under construction; ``planes`` counts half bytes per value of an array."""
 
     raw: dict[str, bytes] = field(default_factory=dict)
     planes: dict[str, int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class SectionWriter:
 
 @dataclass
 class SectionReader:
-    """Sections of an opened file; ``planes`` counts the half bytes of arrays."""
+    """Sections of an opened file; ``planes`` counts half bytes per value of an array."""
 
     opened: container.Container
     planes: Mapping[str, Any]
@@ -69,12 +69,13 @@ class SectionReader:
         """Check that the file holds what was read and no more, and has the digest it claims."""
         self.opened.finish()
         if {*self.planes} != self._arrays:
-            raise WireError(f"expected planes of just {', '.join(sorted(self._arrays))}")
+            arrays = ", ".join(sorted(self._arrays))
+            raise WireError(f"the header has planes of other arrays; expected {arrays}")
 
 
 @dataclass(frozen=True)
 class FileKind(Generic[Value]):
-    """How values of one type are files: equal ones have equal bytes, bad bytes a `WireError`.
+    """How values of one type become files: equal ones have equal bytes, bad bytes a `WireError`.
 
     ``describe`` writes a value's arrays into sections and returns the other fields of the header.
     """
@@ -121,7 +122,7 @@ class FileKind(Generic[Value]):
         return self.open(data, **options)[0]
 
     def read(self, path: StrPath, *, limit: int | None = None, **options: Any) -> Value:
-        """A value from a file, whose name errors begin with."""
+        """A value from a file; errors begin with the file's name."""
         data = container.read_limited(path, limit=limit)
         with naming(path):
             return self.decode(data, limit=limit, **options)
@@ -138,7 +139,7 @@ def read_header(kind: type[Value], opened: container.Container) -> Value:
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Whatever bad bytes raise is a `WireError`, but for another encoder's and unwanted ones."""
+    """Turn errors into `WireError`, but for those of another encoder and of a limit."""
     try:
         yield
     except (WireError, EncoderMismatch, LimitExceeded):
@@ -150,7 +151,7 @@ def typed_errors() -> Iterator[None]:
 
 
 def plane_count(values: NDArray[np.integer[Any]]) -> int:
-    """Half bytes that a folded value takes, 1 to 16."""
+    """Half bytes that each folded value takes, 1 to 16."""
     if not values.size:
         return 1
     low, high = int(values.min()), int(values.max())
@@ -158,42 +159,42 @@ def plane_count(values: NDArray[np.integer[Any]]) -> int:
 
 
 def value_bytes(halves: int) -> int:
-    """Bytes that a value has in a file: one of every plane."""
+    """Bytes that a value takes in a file: one in every plane."""
     return (halves + 1) // 2
 
 
-def _integers(planes: int) -> type[np.signedinteger[Any]]:
-    """The narrowest type that holds so many bytes: the fewer, the faster."""
+def _integer_type(planes: int) -> type[np.signedinteger[Any]]:
+    """The narrowest, and so fastest, integer type of at least ``planes`` bytes."""
     return np.int16 if planes <= 2 else np.int32 if planes <= 4 else np.int64
 
 
 def to_planes(values: NDArray[np.integer[Any]], halves: int) -> bytes:
     """``halves`` half bytes of every folded value, plane after plane."""
     flat, planes = values.reshape(-1), value_bytes(halves)
-    kind = np.dtype(_integers(planes))
+    kind = np.dtype(_integer_type(planes))
     result = np.empty((planes, len(flat)), np.uint8)
-    for first in range(0, len(flat), AT_A_TIME):
-        wide = flat[first : first + AT_A_TIME].astype(kind)
+    for first in range(0, len(flat), VALUES_AT_A_TIME):
+        wide = flat[first : first + VALUES_AT_A_TIME].astype(kind)
         folded = ((wide << 1) ^ (wide >> 8 * kind.itemsize - 1)) << 4 * (halves % 2)
         split = folded.astype(kind.newbyteorder("<")).view(np.uint8).reshape(-1, kind.itemsize)
-        result[:, first : first + AT_A_TIME] = split[:, :planes].T
+        result[:, first : first + VALUES_AT_A_TIME] = split[:, :planes].T
     return result.tobytes()
 
 
 def from_planes(data: bytes, halves: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """The inverse of `to_planes`, int64, of ``shape``; `WireError` if a half plane is a whole."""
+    """The inverse of `to_planes`, int64, of ``shape``; `WireError` if half bytes are whole ones."""
     planes = value_bytes(halves)
     result = np.empty(int(np.prod(shape, dtype=np.int64)), np.int64)
     split = np.frombuffer(data, np.uint8).reshape(planes, len(result))
-    for first in range(0, len(result), AT_A_TIME):
-        part = split[:, first : first + AT_A_TIME]
+    for first in range(0, len(result), VALUES_AT_A_TIME):
+        part = split[:, first : first + VALUES_AT_A_TIME]
         folded = part[0].astype(np.uint64)
         for plane in range(1, planes):
             folded |= part[plane].astype(np.uint64) << np.uint64(8 * plane)
         if halves % 2:
             if (part[0] & 15).any():
-                raise WireError("a plane of half bytes holds whole ones")
+                raise WireError("a plane of half bytes holds whole bytes")
             folded >>= np.uint64(4)
         signs = -(folded & np.uint64(1)).view(np.int64)
-        result[first : first + AT_A_TIME] = (folded >> np.uint64(1)).view(np.int64) ^ signs
+        result[first : first + VALUES_AT_A_TIME] = (folded >> np.uint64(1)).view(np.int64) ^ signs
     return result.reshape(shape)

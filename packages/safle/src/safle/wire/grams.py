@@ -1,11 +1,11 @@
-"""Grams on the wire: of few samples some columns, which determine the others; else free products.
+"""Grams on the wire: the free products; for few samples, some columns that determine all others.
 
-The columns sent follow from the gram alone, so that equal statistics have equal bytes. All
-columns are put in a fixed order: a constant, which costs nothing because its products are the
-totals; then narrow ranges first, as a hash says; other constants never. Of the first
-``2 n + 64``, the lexicographically first independent ones (modulo a prime, so that no rounding
-decides) are the basis; some columns behind its last keep it from being nearly dependent. An
-entry is sent as its difference from ``t_i t_j // n``, what the totals alone would expect.
+The gram alone determines the columns sent, so that equal statistics have equal bytes. Columns are
+tried in a fixed order: first a constant, which costs nothing because its products are the totals;
+then all columns that are not constant, narrow ranges first, those of one range in the order of a
+hash. Of the first ``2 n + 64``, the lexicographically first independent ones (modulo a prime, so
+that no rounding decides) are the basis; some spare columns behind it help where it is nearly
+dependent. An entry is sent as its difference from ``t_i t_j // n``, which the totals predict.
 
 The class sums and count of a class are its products with the constant column: these are not sent
 again, and a class of one sample needs nothing more than its sums.
@@ -32,24 +32,25 @@ from safle.statistics.value import Margins
 from safle.wire import container
 from safle.wire.files import SectionReader, SectionWriter
 
-SPARE, OF_ALL, OF_A_CLASS = 8, 1, 32
-"""Most columns beyond the basis, and how much basis there is for each: eight columns to spare
-would be many beside those of a class, which has few samples."""
+MOST_SPARE = 8
+"""Most spare columns behind a basis."""
+PER_SPARE, PER_SPARE_OF_CLASS = 1, 32
+"""Columns of a basis for each spare column: a class has few samples, so eight would be many."""
 MOST_SAMPLES = 65_535
 """Products of two totals, up to 32,767 n each, stay within 62 bits."""
 PROBES = 32
-"""Random signs that would show a wrong entry, each with probability 1/2 at least."""
+"""Vectors of random signs, each of which shows a wrong entry with probability 1/2 at least."""
 TOLERANCE = 0.1
 
 
 def has_few_samples(margins: Margins) -> bool:
     """Whether there are so few samples that some columns determine the gram."""
-    return 0 < margins.sample_count <= min(MOST_SAMPLES, (margins.dim - SPARE) // 2)
+    return 0 < margins.sample_count <= min(MOST_SAMPLES, (margins.dim - MOST_SPARE) // 2)
 
 
 def working_bytes(margins: Margins) -> int:
     """Most memory that finding the columns, or all others from them, takes beside the gram."""
-    dim, width = margins.dim, margins.sample_count + SPARE
+    dim, width = margins.dim, margins.sample_count + MOST_SPARE
     return 8 * (3 * dim * width + 2 * min(2 * width + 64, dim) ** 2) + (1 << 24)
 
 
@@ -81,12 +82,12 @@ class Columns:
 
     @staticmethod
     def of(margins: Margins, basis: NDArray[np.bool_], per_spare: int) -> Columns:
-        """The columns of these of the `candidates`."""
+        """The columns that a basis, some of the `candidates`, stands for."""
         order, _ = candidates(margins)
         places = np.flatnonzero(basis)
-        after = int(places[-1]) + 1 if len(places) else 0
-        wanted = min(SPARE, len(places) // per_spare)
-        spare = np.arange(after, min(after + wanted, len(order)))
+        end = int(places[-1]) + 1 if len(places) else 0
+        spare_count = min(MOST_SPARE, len(places) // per_spare)
+        spare = np.arange(end, min(end + spare_count, len(order)))
         return Columns(margins, basis, order[np.concatenate([places, spare])])
 
     @property
@@ -114,45 +115,49 @@ class Columns:
 
     @property
     def value_count(self) -> int:
-        """How many `to_values` are: known before they are unfolded."""
+        """Number of values of `to_values`, known before they are unfolded."""
         width = int(self._sent.sum())
         return triangle.packed_size(width) + len(self._rows) * width
 
-    def to_values(self, held: Integers) -> Integers:
-        """What is sent of ``held``, (dim, chosen): its own block's upper triangle, other rows."""
-        own, held = self.chosen[self._sent], held[:, self._sent]
-        block = held[own] - self._expected(own)
-        others = held[self._rows]
+    def to_values(self, columns: Integers) -> Integers:
+        """The values to send of the chosen columns, (dim, chosen).
+
+        They are the upper triangle of the columns' own rows, then the other rows.
+        """
+        sent, columns = self.chosen[self._sent], columns[:, self._sent]
+        block = columns[sent] - self._expected(sent)
+        others = columns[self._rows]
         others -= self._expected(self._rows)
-        return np.concatenate([block[np.triu_indices(len(own))], others.reshape(-1)])
+        return np.concatenate([block[np.triu_indices(len(sent))], others.reshape(-1)])
 
     def _from_values(self, values: Integers) -> Integers:
         """The chosen columns of the gram, int64, (dim, chosen)."""
-        margins, own, rows = self.margins, self.chosen[self._sent], self._rows
-        columns = np.zeros((margins.dim, len(own)), np.int64)
-        block = np.zeros((len(own), len(own)), np.int64)
-        size = triangle.packed_size(len(own))
-        block[np.triu_indices(len(own))] = values[:size]
+        margins, sent, rows = self.margins, self.chosen[self._sent], self._rows
+        known = np.zeros((margins.dim, len(sent)), np.int64)
+        block = np.zeros((len(sent), len(sent)), np.int64)
+        size = triangle.packed_size(len(sent))
+        block[np.triu_indices(len(sent))] = values[:size]
         block += np.triu(block, 1).T
-        columns[own] = block + self._expected(own)
-        columns[rows] = self._expected(rows)
-        columns[rows] += values[size:].reshape(len(rows), len(own))
-        held = np.empty((margins.dim, len(self.chosen)), np.int64)
-        held[:, self._sent] = self._free.restore_rows(columns[self._free.rows], margins.totals[own])
-        if (held[np.ix_(own, self._sent)] != columns[own]).any():
-            raise WireError("the columns sent do not follow from each other; they were altered")
+        known[sent] = block + self._expected(sent)
+        known[rows] = self._expected(rows)
+        known[rows] += values[size:].reshape(len(rows), len(sent))
+        restored = self._free.restore_rows(known[self._free.rows], margins.totals[sent])
+        if (restored[sent] != known[sent]).any():
+            raise WireError("the columns sent contradict each other; they were altered")
+        columns = np.empty((margins.dim, len(self.chosen)), np.int64)
+        columns[:, self._sent] = restored
         scales = np.array(margins.layout.dense_scales, np.int64)
         constants = self.chosen[~self._sent] - len(margins.codes)
-        held[:, ~self._sent] = scales[constants] * margins.totals[:, None]
-        return held
+        columns[:, ~self._sent] = scales[constants] * margins.totals[:, None]
+        return columns
 
     def restore(self, values: Integers) -> Factor:
         """The root of the gram that the values of `to_values` determine."""
-        held = self._from_values(values)
-        factor = Factor.of(held, self.chosen, self.rank, Bounds.of(self.margins))
+        columns = self._from_values(values)
+        factor = Factor.of(columns, self.chosen, self.rank, Bounds.of(self.margins))
         spare = ~np.isin(self.chosen, factor.basis)
-        if (factor.columns(self.chosen[spare]) != held[:, spare]).any():
-            raise WireError("the columns sent do not follow from each other; they were altered")
+        if (factor.columns(self.chosen[spare]) != columns[:, spare]).any():
+            raise WireError("the columns sent contradict each other; they were altered")
         n, places = self.margins.sample_count, np.flatnonzero(self.basis)
         order, most = candidates(self.margins)
         tried = order[: int(places[-1]) + 1 if self.rank == n else most]
@@ -161,31 +166,31 @@ class Columns:
         return factor
 
 
-def choose(statistics: Statistics, per_spare: int = OF_ALL) -> tuple[Columns, Integers] | None:
-    """The columns that the format prescribes, and what they hold; None if all products are sent."""
+def choose(statistics: Statistics, per_spare: int = PER_SPARE) -> tuple[Columns, Integers] | None:
+    """The columns that the format prescribes, and their entries; None if all products are sent."""
     if not has_few_samples(statistics) or statistics.layout.only_by_class:
         return None
     chosen = Columns.of(statistics, _basis(statistics), per_spare)
-    held = statistics.gram.columns(chosen.chosen)
-    return (chosen, held) if _determines(statistics, chosen, held) else None
+    entries = statistics.gram.columns(chosen.chosen)
+    return (chosen, entries) if _determines(statistics, chosen, entries) else None
 
 
 def _basis(statistics: Statistics) -> NDArray[np.bool_]:
     n, (order, most) = statistics.sample_count, candidates(statistics)
     basis = np.zeros(most, np.bool_)
-    # Mostly the first n are independent; the others are looked at only if they are needed.
+    # Usually the first n are independent; only if they are not, all are tried.
     for tried in (order[: min(n, most)], order[:most]):
-        found = first_independent(statistics.gram.columns(tried, tried), n)
-        if len(found) == n:
+        independent = first_independent(statistics.gram.columns(tried, tried), n)
+        if len(independent) == n:
             break
-    basis[found] = True
+    basis[independent] = True
     return basis
 
 
-def _determines(statistics: Statistics, chosen: Columns, held: Integers) -> bool:
-    """Whether the receiver would rebuild every entry, by random combinations of them."""
+def _determines(statistics: Statistics, chosen: Columns, entries: Integers) -> bool:
+    """Whether the receiver would restore every entry; random combinations of them tell."""
     try:
-        factor = Factor.of(held, chosen.chosen, chosen.rank, Bounds.of(statistics))
+        factor = Factor.of(entries, chosen.chosen, chosen.rank, Bounds.of(statistics))
     except InvariantError:
         return False
     signs = np.random.Generator(np.random.PCG64(0)).choice([-1.0, 1.0], (statistics.dim, PROBES))
@@ -193,26 +198,27 @@ def _determines(statistics: Statistics, chosen: Columns, held: Integers) -> bool
     return bool((np.abs(differences) < TOLERANCE).all())
 
 
-def encode_gram(statistics: Statistics, per_spare: int = OF_ALL) -> tuple[bytes | None, Packed]:
+def encode_gram(statistics: Statistics, per_spare: int = PER_SPARE) -> tuple[bytes | None, Packed]:
     """The bits of a basis and the values of its columns; or None and all free products."""
-    found = choose(statistics, per_spare)
-    if found is None:
+    choice = choose(statistics, per_spare)
+    if choice is None:
         return None, FreeSums.of(statistics).take_products(statistics)
-    chosen, held = found
-    return pack_bits(chosen.basis), chosen.to_values(held)
+    chosen, entries = choice
+    return pack_bits(chosen.basis), chosen.to_values(entries)
 
 
 def basis_bytes(margins: Margins) -> int:
-    """Bytes of a basis; `WireError` for so many samples that it determines nothing."""
+    """Bytes of a basis; `WireError` for more samples than a basis can determine."""
     if not has_few_samples(margins):
         raise WireError(
-            f"{margins.sample_count} samples and {margins.dim} columns: expected the whole gram"
+            f"some columns, for {margins.sample_count} samples and {margins.dim} columns in all; "
+            "expected the whole gram"
         )
     return -(-candidates(margins)[1] // 8)
 
 
-def read_basis(margins: Margins, data: bytes, per_spare: int = OF_ALL) -> Columns:
-    """The columns that the bits of a basis say."""
+def read_basis(margins: Margins, data: bytes, per_spare: int = PER_SPARE) -> Columns:
+    """The columns that the bits of a basis name."""
     basis = unpack_bits(data, candidates(margins)[1])
     if not 0 < basis.sum() <= margins.sample_count:
         raise WireError("the basis does not fit the number of samples")
@@ -231,20 +237,22 @@ def read_products(margins: Margins, values: Packed, class_grams: Sequence[Gram] 
     return Triangle.narrow(packed, margins.dim)
 
 
-def require_whole(statistics: Statistics, per_spare: int = OF_ALL) -> None:
+def require_whole(statistics: Statistics, per_spare: int = PER_SPARE) -> None:
     """Refuse a gram that was sent whole, but should have been sent as columns.
 
-    This takes memory, so readers let go of what was sent before they call it.
+    This takes memory, so readers free the values sent before they call it.
     """
     if choose(statistics, per_spare) is not None:
-        raise WireError("the gram is not in the form that the format prescribes")
+        raise WireError(
+            "the gram is sent whole; columns are the form that the format prescribes here"
+        )
 
 
 def write_classes(parts: Sequence[Statistics], sections: SectionWriter) -> None:
     """Add the sections of all classes, one after the other."""
-    bases, values = zip(*(encode_gram(part, OF_A_CLASS) for part in parts), strict=True)
-    few = np.array([basis is not None for basis in bases], np.bool_)
-    sections.raw["class_forms"] = pack_bits(few)
+    bases, values = zip(*(encode_gram(part, PER_SPARE_OF_CLASS) for part in parts), strict=True)
+    as_columns = np.array([basis is not None for basis in bases], np.bool_)
+    sections.raw["class_forms"] = pack_bits(as_columns)
     sections.raw["class_basis"] = b"".join(basis for basis in bases if basis is not None)
     sections.write("class_sums", np.concatenate(values))
 
@@ -252,27 +260,27 @@ def write_classes(parts: Sequence[Statistics], sections: SectionWriter) -> None:
 def read_classes(margins: Margins, sections: SectionReader, limit: int) -> Sequence[Gram]:
     """The gram of each class, unverified but for its form."""
     parts = [margins.of_class(place) for place in range(len(margins.class_names))]
-    few = unpack_bits(sections.opened.section("class_forms", -(-len(parts) // 8)), len(parts))
-    sizes = [basis_bytes(part) if chosen else 0 for part, chosen in zip(parts, few, strict=True)]
+    forms = unpack_bits(sections.opened.section("class_forms", -(-len(parts) // 8)), len(parts))
+    sizes = [basis_bytes(part) if form else 0 for part, form in zip(parts, forms, strict=True)]
     raw, ends = sections.opened.section("class_basis", sum(sizes)), np.cumsum(sizes)
-    found = [
-        read_basis(part, raw[end - size : end], OF_A_CLASS) if size else None
+    columns = [
+        read_basis(part, raw[end - size : end], PER_SPARE_OF_CLASS) if size else None
         for part, size, end in zip(parts, sizes, ends, strict=True)
     ]
     counts = [
         chosen.value_count if chosen else product_count(part)
-        for part, chosen in zip(parts, found, strict=True)
+        for part, chosen in zip(parts, columns, strict=True)
     ]
     container.check_memory(class_bytes(parts, sum(counts)), parts[0].dim, limit)
     values = np.split(sections.read("class_sums", (sum(counts),)), np.cumsum(counts)[:-1])
     grams = [
-        chosen.restore(own) if chosen else read_products(part, own)
-        for part, chosen, own in zip(parts, found, values, strict=True)
+        chosen.restore(sent) if chosen else read_products(part, sent)
+        for part, chosen, sent in zip(parts, columns, values, strict=True)
     ]
     del values
-    for part, chosen, gram in zip(parts, found, grams, strict=True):
+    for part, chosen, gram in zip(parts, columns, grams, strict=True):
         if not chosen:
-            require_whole(part.with_gram(gram), OF_A_CLASS)
+            require_whole(part.with_gram(gram), PER_SPARE_OF_CLASS)
     return grams
 
 

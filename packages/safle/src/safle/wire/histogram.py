@@ -30,7 +30,7 @@ def _restore(opened: container.Container) -> Histogram:
     header = opened.header
     features, names = header["features"], header.get("names", ())
     if type(features) is not int or features < 1:
-        raise WireError(f"a histogram of {features!r} features")
+        raise WireError(f"a histogram of {str(features)[:40]} features; expected at least 1")
     grid = Grid.from_json(header["grid"], features, names)
     require(
         48 * features * (grid.bins + 2),
@@ -42,7 +42,7 @@ def _restore(opened: container.Container) -> Histogram:
     sections.finish()
     histogram = Histogram(grid, counts)
     if container.canonical(_header(histogram, header["planes"])) != container.canonical(header):
-        raise WireError("the header is not the one that this histogram has")
+        raise WireError("the header of the histogram is not written as safle writes it")
     return histogram
 
 

@@ -1,4 +1,4 @@
-"""Statistics <-> bytes. Writing leaves out what the algebra determines; reading verifies the rest.
+"""Statistics <-> bytes. Writing leaves out what the algebra determines; reading verifies all sums.
 
 The statistics alone determine the form of their grams (`safle.wire.grams`) and every byte of it:
 equal statistics have one digest.
@@ -157,18 +157,19 @@ def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSp
     """Verified statistics; a gram that was sent as columns is not multiplied out yet."""
     limit, layout = opened.limit, space.layout
     sizes = header.seen, len(header.classes), opened.raw_bytes
-    taken = unfolded_bytes(layout, *sizes, form=header.form)
-    container.check_memory(taken, header.seen + layout.dense_dim, limit)
+    reading_bytes = unfolded_bytes(layout, *sizes, form=header.form)
+    container.check_memory(reading_bytes, header.seen + layout.dense_dim, limit)
     sections = SectionReader(opened, header.planes)
     margins = _read_margins(sections, header, space)
     if grams.has_few_samples(margins):
-        # For both forms we search the columns that the format prescribes, which takes memory.
-        container.check_memory(taken + grams.working_bytes(margins), margins.dim, limit)
+        # For both forms we search for the columns that the format prescribes.
+        reading_bytes += grams.working_bytes(margins)
+        container.check_memory(reading_bytes, margins.dim, limit)
     if margins.sample_count == 0 and header.form == WHOLE:
         sections.finish()
         return Statistics.empty(space)
     class_grams = grams.read_classes(margins, sections, limit) if layout.class_layout else []
-    # What was sent is let go before what follows from it is verified.
+    # A function of its own, so that the values sent are freed before their gram is verified.
     gram = _read_gram(margins, sections, header.form, class_grams)
     statistics = margins.with_gram(gram, class_grams)
     if header.form == WHOLE:
@@ -198,7 +199,7 @@ def _check_header(
     header = read_header(StatisticsHeader, opened)
     found = check_space(header, space, opened.limit)
     if header.seen > found.layout.code_count:
-        raise WireError(f"{header.seen} seen codes of {found.layout.code_count}")
+        raise WireError(f"{header.seen} seen codes; the layout has {found.layout.code_count}")
     return header, found
 
 
