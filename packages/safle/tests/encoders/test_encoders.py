@@ -76,7 +76,7 @@ def random_features(**settings):
         (lambda: LinearEncoder(np.zeros(2), np.ones(2), transform="log"), "'none', 'square-root'"),
         (lambda: random_features(units=0), "units is 0"),
         (lambda: random_features(terms=257), "1..256"),
-        (lambda: random_features(terms=64), "terms 64 of 20 features"),
+        (lambda: random_features(terms=64), "64 terms; expected at most 20"),
         (lambda: random_features(bits=1), "2..8"),
         (lambda: random_features(bits=9), "2..8"),
         (lambda: random_features(fraction_bits=0, terms=1, bits=8), "more fraction_bits"),

@@ -259,7 +259,7 @@ def test_a_schema_with_levels_says_how_its_sums_are_published(safle, tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Age ", "did you mean by 'Age' 'age'? Rename it"),
+        ("Age ", "is 'Age' meant to be 'age'? Rename it"),
         ("years", "rename it, or declare it optional in the schema and make the encoder again"),
     ],
 )

@@ -174,7 +174,7 @@ def test_safetensors_shape_type_and_classes(tmp_path):
         save_file({"features": FEATURES, "labels": LABELS}, path, {"classes": classes})
         refuses(path, "different names separated by commas")
     save_file({"features": FEATURES, "labels": LABELS}, path, {"classes": "only"})
-    refuses(path, "a label at sample 1 that is no class, its metadata names 1 classes")
+    refuses(path, "label at sample 1 is no class; expected 0 to 0, as the metadata name 1 classes")
     for names, found in ((b"[1]", "JSON list"), (b'["\\ud800"]', "JSON"), (b'["a"]', "names 1 s")):
         tensors = {"features": FEATURES, "sample_names": np.frombuffer(names, np.uint8)}
         save_file(tensors, path)
@@ -190,7 +190,7 @@ def test_safetensors_shape_type_and_classes(tmp_path):
         (LABELS[:3], "3 labels for 4 rows"),
         (np.arange(5), "5 labels for 4 rows.*header"),
         (np.eye(4), r"shape \(4, 4\)"),
-        (np.array([0.0, 1.5, 2.5, 3.0]), "label at sample 1 that is no whole.*not measurements"),
+        (np.array([0.0, 1.5, 2.5, 3.0]), "label at sample 1 is no whole.*not measurements"),
         (np.array([0.0, np.nan, 1.0, 2.0]), "label at sample 1"),
         (np.array([0.0, 1.0, np.inf, 2.0]), "label at sample 2"),
         (np.array([0.0, 1.0, 1e300, 2.0]), "label at sample 2"),
@@ -266,7 +266,7 @@ def test_csv_that_cannot_be_used(tmp_path, content, found):
         ({"features": [[1.0], None]}, {}, "row 1, column 'features' has no value"),
         ({"features": [None, [1.0]]}, {}, "no first row"),
         ({"a": [1.0], "label": [None]}, {}, "row 0 has no label"),
-        ({"a": [1.0], "label": [0.5]}, {}, "label at sample 0 that is no whole number"),
+        ({"a": [1.0], "label": [0.5]}, {}, "label at sample 0 is no whole number"),
         ({"a": [1.0]}, {"label_column": "b"}, "no column 'b'; it has a"),
         ({"a": [1.0]}, {"features_key": "b"}, "no column 'b' of lists.*only a"),
     ],

@@ -21,7 +21,7 @@ from safle.server import DATABASE
 from safle.site.log import LOG, read_log, site_log
 from safle.site.release import FILE_KINDS, find_exposure
 from safle.tables import open_table
-from safle.tables.sheets import SHEETS, read_sheet
+from safle.tables.sheets import SHEET_SUFFIXES, read_sheet
 from safle.wire import container
 
 CLASSES_SHOWN = 30
@@ -118,7 +118,7 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
 
 def _sheet(session: Session, path: Path, problem: TableError) -> None:
     """A table whose columns are not all numbers; ``problem`` again if it is none."""
-    if path.suffix.lower() not in SHEETS:
+    if path.suffix.lower() not in SHEET_SUFFIXES:
         raise problem
     sheet = read_sheet(path)
     facts: say.Facts = {"samples": f"{len(sheet):,}", "columns": say.listing(sheet.names)}

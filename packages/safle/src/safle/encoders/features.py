@@ -1,4 +1,4 @@
-"""Checks on what comes from outside: features, their names, labels, before anything uses them."""
+"""Checks of features, names, labels and weights that come from outside."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST_WEIGHT = 1_000_000
 """Most times that one sample is counted: more is a mistake, or takes too long."""
 LONGEST_NAME = 200
 LONGEST_SOURCE = 1000
-RENAME = "; rename it, or declare it optional in the schema and make the encoder again"
-ADVICE = (
-    "; leave them out with --ignore NAME (ignore= in Python), but for the column of labels, which "
-    "is named with --label-column NAME (label_column=)"
+RENAME_ADVICE = "; rename it, or declare it optional in the schema and make the encoder again"
+IGNORE_ADVICE = (
+    "; leave out what is no feature with --ignore NAME (ignore= in Python), and name the column of "
+    "labels with --label-column NAME (label_column=)"
 )
 
 
@@ -30,7 +30,7 @@ def as_features(
 ) -> NDArray[Any]:
     """Features as finite float32 or float64, (samples, feature_dim), C-contiguous.
 
-    With ``gaps``, some may be missing: NaN.
+    With ``gaps``, features may be missing: NaN.
 
     float16 becomes float32 and integers become float64: both hold every value
     (integers up to 2**53) exactly, so codes do not depend on how a file stored them.
@@ -43,8 +43,8 @@ def as_features(
     if hasattr(features, "toarray"):
         raise InvalidInput(
             "features are a sparse matrix; expected an array: give features.toarray(), a part of "
-            "the samples at a time if it is large. Codes of zeros are counted like any others, so "
-            "there is nothing to spare"
+            "the samples at a time if it is large. Zeros have codes like any other value: a sparse "
+            "matrix saves nothing"
         )
     array = np.asarray(features)
     if array.ndim != 2:
@@ -58,15 +58,15 @@ def as_features(
         )
     if array.dtype.kind not in "fiub":
         raise InvalidInput(f"features are {array.dtype}; expected real numbers")
-    exact = np.float32 if array.dtype in (np.float16, np.float32) else np.float64
-    array = np.require(array, exact, ["C", "ALIGNED", "ENSUREARRAY"])
+    dtype = np.float32 if array.dtype in (np.float16, np.float32) else np.float64
+    array = np.require(array, dtype, ["C", "ALIGNED", "ENSUREARRAY"])
     wrong = np.isinf(array) if gaps else ~np.isfinite(array)
     if wrong.any():
         sample, column = np.argwhere(wrong)[0]
         raise InvalidInput(
             f"features contain {array[sample, column]} at sample {sample}, column {column}; "
             "expected finite numbers: drop the sample, repair the backbone's output, or take an "
-            "encoder of kind table, which knows gaps"
+            "encoder of kind table, which accepts gaps"
         )
     return array
 
@@ -89,13 +89,13 @@ def as_labels(labels: ArrayLike, sample_count: int) -> NDArray[Any]:
         whole = (array == np.round(array)) & (np.abs(array) <= 2.0**53)
         if not whole.all():
             raise InvalidInput(
-                f"there is a label at sample {int(np.argmin(whole))} that is no whole number; "
+                f"the label at sample {int(np.argmin(whole))} is no whole number; "
                 "expected classes, not measurements: give integers or strings"
             )
         array = array.astype(np.int64)
     if array.dtype.kind in "iub":
         if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-            raise InvalidInput("labels exceed the int64 range")
+            raise InvalidInput("labels exceed the int64 range; give them as strings")
         return array.astype(np.int64)
     if array.dtype.kind == "U":
         return array
@@ -122,7 +122,7 @@ def as_weights(weights: ArrayLike, sample_count: int) -> NDArray[np.int64]:
 
 
 def are_weights(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which numbers say how often a sample is counted."""
+    """Which values are whole numbers from 0 to `MOST_WEIGHT`."""
     return (values >= 0) & (values <= MOST_WEIGHT) & (values == np.floor(values))
 
 
@@ -144,7 +144,7 @@ def as_class_names(names: Sequence[Any]) -> tuple[ClassName, ...]:
 
 
 def near_duplicates(names: Iterable[ClassName]) -> list[str]:
-    """Names that differ in case or spaces only, each group as text."""
+    """Names that differ only in case or spaces, each group as text."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault("".join(str(name).split()).casefold(), []).append(repr(name))
@@ -177,7 +177,7 @@ def as_texts(values: Iterable[Any], *, what: str) -> list[str]:
                 "characters"
             )
     if len({*texts}) < len(texts):
-        raise SettingsError(f"{what}: something is there twice; expected each once")
+        raise SettingsError(f"{what}: a text occurs twice; expected each once")
     return texts
 
 
@@ -193,46 +193,47 @@ def as_names(names: Any, feature_dim: int) -> tuple[str, ...]:
 
 
 def find_places(
-    wanted: Sequence[str], found: Sequence[str], *, where: str, advice: str = ADVICE
+    expected: Sequence[str], found: Sequence[str], *, where: str, advice: str = IGNORE_ADVICE
 ) -> list[int]:
-    """Where in ``found`` each name of ``wanted`` stands; every other name must be known."""
-    known, held = {*wanted}, {*found}
-    twice = [name for name, times in Counter(found).items() if times > 1]
-    problems = {
-        "columns that stand there twice": twice,
-        "missing columns": [name for name in wanted if name not in held],
-        "columns that the encoder does not know": [name for name in found if name not in known],
-    }
-    if known != held or twice:
-        said = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems.items() if names)
-        more = advice if held - known else ""
-        if known - held:
-            more = f"{_alike(known - held, held - known) or RENAME}{more}"
-        raise TableError(f"{where}: {said}; expected the encoder's {len(wanted)} columns{more}")
+    """The position in ``found`` of each name of ``expected``; `TableError` for any other name."""
+    missing = {*expected} - {*found}
+    unknown = {*found} - {*expected}
+    repeated = [name for name, times in Counter(found).items() if times > 1]
+    if missing or unknown or repeated:
+        problems = {
+            "columns that occur twice": repeated,
+            "missing columns": [name for name in expected if name in missing],
+            "columns that the encoder does not know": [name for name in found if name in unknown],
+        }
+        text = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems.items() if names)
+        advice = advice if unknown else ""
+        if missing:
+            advice = f"{_suggest_names(missing, unknown) or RENAME_ADVICE}{advice}"
+        raise TableError(f"{where}: {text}; expected the encoder's {len(expected)} columns{advice}")
     places = {name: place for place, name in enumerate(found)}
-    return [places[name] for name in wanted]
+    return [places[name] for name in expected]
 
 
-def _alike(missing: Iterable[str], others: Iterable[str]) -> str:
-    """What other names the missing ones may stand under; empty if none differs so little."""
-    spelt = {"".join(name.lower().split()): name for name in others}
-    pairs = [(spelt.get("".join(name.lower().split())), name) for name in sorted(missing)]
-    meant = [f"{other!r} {name!r}" for other, name in pairs if other is not None]
-    return f"; did you mean by {', and by '.join(meant)}? Rename it" if meant else ""
+def _suggest_names(missing: Iterable[str], unknown: Iterable[str]) -> str:
+    """Which unknown names differ from missing ones only in case or spaces; empty if none does."""
+    by_letters = {"".join(name.lower().split()): name for name in unknown}
+    pairs = [(by_letters.get("".join(name.lower().split())), name) for name in sorted(missing)]
+    alike = [f"{found!r} meant to be {name!r}" for found, name in pairs if found is not None]
+    return f"; is {', and '.join(alike)}? Rename it" if alike else ""
 
 
 def match_columns(
-    wanted: Sequence[str], found: Sequence[str], *, where: str, advice: str = ADVICE
+    expected: Sequence[str], found: Sequence[str], *, where: str, advice: str = IGNORE_ADVICE
 ) -> list[int] | None:
-    """As `find_places`; None, with a warning, where only one side has names, or neither has."""
-    if wanted and found:
-        return find_places(wanted, found, where=where, advice=advice)
-    if wanted or found:
+    """As `find_places`; None if a side has no names, with a warning if the other has some."""
+    if expected and found:
+        return find_places(expected, found, where=where, advice=advice)
+    if expected or found:
         nameless = "its columns have no names"
         if found:
-            nameless = "the encoder knows no names (Encoder.declare gives it some)"
+            nameless = "the encoder knows no names (Encoder.declare adds them)"
         warnings.warn(
-            f"{where}: {nameless}: columns are matched by position, in whatever order they stand",
+            f"{where}: {nameless}: columns are matched by position; check their order",
             SafleWarning,
             stacklevel=4,
         )
@@ -279,11 +280,11 @@ def check_source(expected: str, found: str, *, where: str, trusted: bool = False
             "or pass --trust-features if you know that they fit"
         )
     raise SourceMismatch(
-        f"{where}: made by [{shortened(found)}], but the encoder is for [{shortened(expected)}]; "
-        f"{advice}"
+        f"{where}: made by [{_shorten_source(found)}], but the encoder is for "
+        f"[{_shorten_source(expected)}]; {advice}"
     )
 
 
-def shortened(source: str) -> str:
+def _shorten_source(source: str) -> str:
     """The source with its digests cut to 12 digits, for messages."""
     return re.sub(r"([0-9a-f]{12})[0-9a-f]{52}", r"\1…", source) or "no named source"

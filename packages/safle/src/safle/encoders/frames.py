@@ -1,8 +1,8 @@
 """Columns with names -> features, from a file or from a frame of pandas, polars or pyarrow.
 
-A frame becomes one of polars at the door, and is then read as a file is. With a schema, text
-becomes levels and what is missing NaN. No library of frames is imported to find out what a frame
-is: it has names of columns, and gives a column by its name.
+A frame is first converted to polars, and then read like a file. With a schema, text becomes
+levels, and missing values become NaN. A frame is recognised by the names of its columns, so that
+no library of frames need be imported.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from safle.encoders.schema import Column, Schema
 
-IN_FRAME = (
+FRAME_ADVICE = (
     "correct or drop it, or take an encoder of kind table with a schema (safle.tables."
-    "draft_schema), which knows text and gaps"
+    "draft_schema), which accepts text and gaps"
 )
-DROP = "; drop them from the frame"
+DROP_ADVICE = "; drop them from the frame"
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Sheet:
 
     Attributes
     ----------
-    where : what errors call it
+    where : the name of the file or frame, for errors
     frame : its columns; texts, if it is a CSV file
     is_text : whether it is a CSV file, whose rows are lines
-    line_of : where a row stands in the file
+    line_of : row -> its line in the file
     decimal_comma : whether fractions have a comma
-    advice : what to do about a cell that is no number
+    advice : for errors, what to do about a cell that is no number
     """
 
     where: str
@@ -64,7 +64,7 @@ class Sheet:
         return self.frame.height
 
     def column(self, name: str) -> Series:
-        """A column, in which fractions have a point."""
+        """A column, its decimal commas replaced by points."""
         return with_points(self.frame[name]) if self.decimal_comma else self.frame[name]
 
     def texts(self, name: str) -> Series:
@@ -72,24 +72,24 @@ class Sheet:
         return as_texts(self.column(name))
 
     def refuse(self, row: int, problem: str) -> NoReturn:
-        """`TableError` about what stands in a row."""
+        """Raise `TableError` about a row."""
         line = self.line_of(row)
-        kind = "line" if self.is_text else "row"
-        raise TableError(f"{self.where}: {kind} {line}{problem}", line=line)
+        word = "line" if self.is_text else "row"
+        raise TableError(f"{self.where}: {word} {line}{problem}", line=line)
 
     def numbers(self, name: str) -> NDArray[Any]:
         """The numbers of a column, of its own type; NaN where a frame has no value."""
-        kind = self.frame[name].dtype
-        if kind.is_float() or kind.is_integer():
+        dtype = self.frame[name].dtype
+        if dtype.is_float() or dtype.is_integer():
             return self.frame[name].to_numpy()
         return self._read(name)
 
     def by_schema(self, schema: Schema) -> NDArray[np.float64]:
         """The columns that a schema declares, float64, (rows, feature_dim); NaN for gaps."""
         matrix = np.full((len(self), schema.feature_dim), np.nan)
-        for at, column in enumerate(schema.columns):
+        for place, column in enumerate(schema.columns):
             if column.name in self.names:
-                matrix[:, at] = self._read(column.name, column, schema.missing)
+                matrix[:, place] = self._read(column.name, column, schema.missing)
         return matrix
 
     def _read(
@@ -104,10 +104,10 @@ class Sheet:
             )
 
     def require(self, schema: Schema, found: Sequence[str], **advice: str) -> None:
-        """`TableError` unless ``found`` are the columns of a schema; optional ones may lack."""
+        """`TableError` unless ``found`` are the columns of a schema; some are optional."""
         absent = [c.name for c in schema.columns if c.optional and c.name not in found]
-        wanted = [name for name in schema.names if name not in absent]
-        find_places(wanted, found, where=self.where, **advice)
+        expected = [name for name in schema.names if name not in absent]
+        find_places(expected, found, where=self.where, **advice)
         if absent:
             warnings.warn(
                 f"{self.where}: no column {', '.join(absent)}: all values are taken for missing",
@@ -131,47 +131,49 @@ def frame_sheet(features: Any) -> Sheet:
 
     names = frame_names(features)
     if len({*names}) < len(names):
-        raise TableError("the frame: columns that stand there twice; expected each name once")
+        raise TableError("the frame: two columns have one name; expected each name once")
     columns = [_as_series(features[name]).alias(name) for name in names]
-    return Sheet("the frame", pl.DataFrame(columns), advice=IN_FRAME)
+    return Sheet("the frame", pl.DataFrame(columns), advice=FRAME_ADVICE)
 
 
 def holds_text(features: Any) -> bool:
-    """Whether a frame has a column of something else than numbers and truth values."""
+    """Whether a frame has a column of anything but numbers and truth values."""
     if not frame_names(features):
         return False
-    kinds = frame_sheet(features).frame.dtypes
-    return not all(kind.is_numeric() or str(kind) == "Boolean" for kind in kinds)
+    dtypes = frame_sheet(features).frame.dtypes
+    return not all(dtype.is_numeric() or str(dtype) == "Boolean" for dtype in dtypes)
 
 
 def arrange_frame(features: Any, names: Sequence[str], schema: Schema | None = None) -> Any:
-    """The columns ``names`` of a frame, in that order, as an array; what is no frame stays.
+    """The columns ``names`` of a frame, in that order, as an array; an array as it is.
 
-    With a ``schema``, its columns, as it says. `TableError` lists the columns that are missing or
-    not known. Where the encoder has no names, columns are matched by position, with a warning.
+    With a ``schema``, they are its columns, read as it says. `TableError` lists the columns that
+    are missing or unknown. Without ``names``, columns are matched by position, with a warning.
     """
     if not frame_names(features):
         return features
     sheet = frame_sheet(features)
     if schema is not None:
         others = {*schema.ignore, *schema.sparse, schema.label_column}
-        sheet.require(schema, [name for name in sheet.names if name not in others], advice=DROP)
+        sheet.require(
+            schema, [name for name in sheet.names if name not in others], advice=DROP_ADVICE
+        )
         return sheet.by_schema(schema)
-    match_columns(names, sheet.names, where=sheet.where, advice=DROP)
+    match_columns(names, sheet.names, where=sheet.where, advice=DROP_ADVICE)
     return np.stack([sheet.numbers(name) for name in names or sheet.names], axis=1)
 
 
 def reorder_frame(features: Any, names: Sequence[str]) -> Any:
-    """A polars frame with the columns ``names``; what is no frame stays."""
+    """A polars frame with the columns ``names``; an array as it is."""
     if not frame_names(features):
         return features
     sheet = frame_sheet(features)
-    find_places(names, sheet.names, where=sheet.where, advice=DROP)
+    find_places(names, sheet.names, where=sheet.where, advice=DROP_ADVICE)
     return sheet.frame.select(names)
 
 
 def _as_series(column: Any) -> Series:
-    """A frame's column as polars has it: numbers, or whatever else it holds as text."""
+    """A frame's column as a polars series; objects that are no numbers become text."""
     import polars as pl
 
     if isinstance(column, pl.Series):

@@ -24,7 +24,7 @@ from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
 MAX_BINS = 1 << 16
 MAX_CELLS = 1 << 26
 MAX_SAMPLES = 1 << 46
-"""Times 65,536 levels, a cumulative count still fits int64."""
+"""Times 65,536 thresholds, a cumulative count still fits int64."""
 _add_to_bins = Kernel(
     "add_to_bins",
     "features f4|f8[samples, dim]; samples; dim; low f8[dim]; rate f8[dim]; bins",
@@ -57,10 +57,10 @@ class Grid(DeclaredRange):
         low, high = np.asarray(self.low), np.asarray(self.high)
         unfit = _unfit(low, high, self.bins)
         if unfit.any():
-            at = int(np.argmax(unfit))
+            feature = int(np.argmax(unfit))
             raise InvalidInput(
-                f"grid [{low[at]}, {high[at]}) of feature {at}; expected {self.bins} bins that "
-                "floating-point numbers tell apart"
+                f"grid [{low[feature]}, {high[feature]}) of feature {feature}; expected "
+                f"{self.bins} bins that floating-point numbers tell apart"
             )
         object.__setattr__(self, "bins", int(self.bins))
 
@@ -75,10 +75,11 @@ class Grid(DeclaredRange):
 
     @property
     def span(self) -> str:
-        """From where to where the features go, for people."""
+        """The range of the features, as text for people."""
         low, high, _ = self.to_json()
-        each = isinstance(low, list)
-        return "a range for each" if each else f"{float.fromhex(low):g} to {float.fromhex(high):g}"
+        if isinstance(low, list):
+            return "a range for each"
+        return f"{float.fromhex(low):g} to {float.fromhex(high):g}"
 
     def __repr__(self) -> str:
         return f"<Grid: {self.bins:,} bins over {self.span}, {self.feature_dim:,} features>"
@@ -109,15 +110,16 @@ class Grid(DeclaredRange):
 
 
 def _unfit(low: Vector, high: Vector, bins: int) -> NDArray[np.bool_]:
-    """Where an end is no number, or neighbouring borders would be one number, (feature_dim,)."""
+    """Features whose bins are infinite or empty, or have equal borders, (feature_dim,)."""
     with np.errstate(all="ignore"):
         width = high - low
         rate = bins / width
         unfit: NDArray[np.bool_] = ~((rate > 0) & (rate < np.inf))
         doubtful = width / bins < 8 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
-    # One at a time, and only in doubt: a file of few bytes could declare many.
-    for at in np.flatnonzero(doubtful & ~unfit):
-        unfit[at] = (np.diff(np.linspace(low[at], high[at], bins + 1)) <= 0).any()
+    # One feature at a time, and only in doubt: a file of few bytes could declare many bins.
+    for feature in np.flatnonzero(doubtful & ~unfit):
+        borders = np.linspace(low[feature], high[feature], bins + 1)
+        unfit[feature] = (np.diff(borders) <= 0).any()
     return unfit
 
 
@@ -149,27 +151,29 @@ class Histogram(Calibration):
         if counts.shape != expected:
             raise InvalidInput(f"histogram counts have shape {counts.shape}; expected {expected}")
         if (counts < 0).any():
-            raise InvalidInput("a histogram holds negative counts")
+            raise InvalidInput("a histogram has negative counts; count again")
         # In floating point: the integer sum could wrap around.
         if counts.sum(axis=1, dtype=np.float64).max() > MAX_SAMPLES:
             raise CountOverflow(f"a histogram of more than {MAX_SAMPLES} samples")
         if len(np.unique(counts.sum(axis=1))) != 1:
-            raise InvalidInput("the features of a histogram count different numbers of samples")
+            raise InvalidInput(
+                "the features of a histogram have different numbers of samples; count again"
+            )
         object.__setattr__(self, "feature_dim", self.grid.feature_dim)
         object.__setattr__(self, "names", self.grid.names)
         counts.setflags(write=False)
 
     @staticmethod
     def of(features: ArrayLike | Iterable[ArrayLike], grid: Grid) -> Histogram:
-        """Count one array or frame, or an iterable of batches; a frame's columns by their names."""
+        """Count an array or a frame, whose columns are matched by name, or an iterable of them."""
         require_type("grid", grid, Grid)
-        whole = hasattr(features, "ndim") or frame_names(features)
-        batches: Iterable[Any] = [features] if whole else features  # type: ignore[assignment]
+        single = hasattr(features, "ndim") or frame_names(features)
+        batches: Iterable[Any] = [features] if single else features  # type: ignore[assignment]
         low, rate = np.ascontiguousarray(grid.low), grid.rate
         counts = np.zeros((grid.feature_dim, grid.bins + 2), np.int64)
         for batch in batches:
             arranged = arrange_frame(batch, grid.names)
-            # In bin 1 + floor((value - low) * rate), 0 below the grid, bins + 1 from its end on.
+            # Bin 1 + floor((value - low) * rate); 0 below the grid, bins + 1 from its end on.
             _add_to_bins(as_features(arranged, grid.feature_dim), low, rate, grid.bins, counts)
         return Histogram(grid, counts)
 
@@ -181,9 +185,9 @@ class Histogram(Calibration):
         if not isinstance(other, Histogram):
             return NotImplemented
         if self.names != other.names:
-            here, there = (name_some(held.names) or "no names" for held in (self, other))
+            here, there = (name_some(histogram.names) or "no names" for histogram in (self, other))
             raise EncoderMismatch(
-                "histograms of features of different names cannot be added: count the same "
+                "histograms of features with different names cannot be added: count the same "
                 f"columns everywhere (here {here}, there {there})"
             )
         if self.grid != other.grid:
@@ -236,7 +240,7 @@ class Histogram(Calibration):
     def coarse(self) -> NDArray[np.int64]:
         """Features, ascending, all of whose samples fall into one or two bins.
 
-        Those have one or two values, or the grid is too wide for them.
+        Such a feature has one or two values, or the grid is too wide for it.
         """
         filled: NDArray[np.int64] = np.count_nonzero(self.counts, axis=1)
         return np.flatnonzero((filled > 0) & (filled <= 2))

@@ -1,4 +1,4 @@
-"""Standardised features as fixed-point integers: AFL in the same pipeline.
+"""The linear encoder: standardised features as fixed-point integers, as in AFL.
 
 ``code_f = round((t(x_f) - mean_f) / deviation_f * 2^fraction_bits)`` in float64, halves to even,
 clipped to +-32767; then a constant column of ``2^fraction_bits``. ``t(x)`` is x, or ``sign(x)
@@ -6,9 +6,9 @@ sqrt(|x|)``: pooled activations are skewed, and a square root makes them more al
 
 With a ``norm_clip`` B > 0, let L be the length of a sample's codes without the constant, rounded
 up, and ``M = B * 2^fraction_bits``. If L > M, every code c becomes ``c * M / L``, rounded towards
-zero: no sample says more than that, which is what noise for differential privacy is measured by.
-The layout then has a key ``norms``, ``[[first, last, M]]``: dense columns first to last - 1 are
-together no longer than M.
+zero. M limits what one sample adds, and the noise of differential privacy is measured by it.
+The layout then has a key ``norms``, ``[[first, last, M]]``: the dense columns first to last - 1
+form a vector no longer than M.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from safle.errors import SettingsError
 
 Vector = NDArray[np.float64]
 QUANTILES = 255
-"""Points of a feature's distribution that the moments of a transformed one are taken from."""
+"""How many quantiles of a feature give the moments of the transformed feature."""
 BY_CLASS = "Count the gram of the linear columns for each class, which the quadratic head needs."
 ByClass = Annotated[bool, about(BY_CLASS)]
 TRANSFORM = "Applied to features before they are standardised."
 Transform = Annotated[Literal["none", "square-root"], about(TRANSFORM)]
 FRACTION_BITS = about("Bits behind the binary point of linear codes.", least=0, most=12)
 _NORM_CLIP = about(
-    "Deviations beyond which a sample, all its features together, is shortened; 0: never.",
+    "Length, in deviations, to which a longer sample is shortened; 0: never.",
     least=0,
     most=1 << 20,
 )
@@ -104,15 +104,15 @@ class LinearEncoder(Encoder):
     def publishable(cls, calibration: Calibration, **settings: Any) -> Self:
         """An encoder whose sums need little noise to be published.
 
-        Half of what a sample of independent features has for a squared length is where it is
-        clipped: nearly all samples then have one length, which is all that the noise hides.
+        It clips samples to half the squared length that independent features would have: nearly
+        all samples then have one length, and the noise need not hide a longer one.
 
         >>> from safle import DeclaredRange
         >>> LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=512)).settings.norm_clip
         16
         """
         clip = max(1, math.isqrt(calibration.feature_dim // 2))
-        chosen: dict[str, Any] = {"norm_clip": clip, "transform": suiting_transform(calibration)}
+        chosen: dict[str, Any] = {"norm_clip": clip, "transform": choose_transform(calibration)}
         return cls.calibrated(calibration, **chosen | settings)
 
     @property
@@ -122,7 +122,7 @@ class LinearEncoder(Encoder):
 
     @property
     def longest(self) -> int:
-        """In codes, of a sample's features; 0 where nothing is said."""
+        """Largest length of a sample's codes without the constant; 0: no limit."""
         return self.settings.norm_clip << self.settings.fraction_bits
 
     @cached_property
@@ -136,7 +136,7 @@ class LinearEncoder(Encoder):
         return {"mean": self.mean, "deviation": self.deviation}
 
     def fixed_point(self, ops: Operations[T], features: T) -> T:
-        """The features alone, without the constant, (samples, feature_dim)."""
+        """The codes of the features, without the constant, (samples, feature_dim)."""
         if self.settings.transform == "square-root":
             features = ops.root(features)
         values = ops.divide(ops.subtract(features, self.mean), self.deviation)
@@ -147,7 +147,7 @@ class LinearEncoder(Encoder):
         return Expressed(dense=ops.append(self.fixed_point(ops, features), self.scale))
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
-        # What `express` says, in one pass over memory.
+        # The same codes as `express` computes, in one pass over memory.
         dense = np.empty((len(features), self.layout.dense_dim), np.int16)
         dense[:, self.feature_dim] = self.scale
         root = self.settings.transform == "square-root"
@@ -156,13 +156,13 @@ class LinearEncoder(Encoder):
         return Codes(np.empty((len(features), 0), self.layout.symbol_type), dense)
 
 
-def restored(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    """What the transform of this name maps to ``values``, but for rounding."""
+def invert_transform(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """The values that the transform ``name`` maps to ``values``, but for rounding."""
     return np.copysign(values**2, values) if name == "square-root" else values
 
 
-def suiting_transform(calibration: Calibration) -> str:
-    """A square root of features that are never negative, as pooled activations are."""
+def choose_transform(calibration: Calibration) -> str:
+    """The square root for features that are never negative, like pooled activations."""
     never_negative = (calibration.thresholds(QUANTILES) >= 0).all()
     return "square-root" if never_negative else "none"
 
@@ -170,7 +170,7 @@ def suiting_transform(calibration: Calibration) -> str:
 def transformed_moments(calibration: Calibration, name: str) -> tuple[Vector, Vector]:
     """Mean and deviation of transformed features, float64, (feature_dim,) each.
 
-    Every calibration knows quantiles; those of a monotone transform are the transformed ones.
+    Every calibration knows quantiles, and a monotone transform maps quantiles to quantiles.
     """
     if name == "none":
         return calibration.moments()

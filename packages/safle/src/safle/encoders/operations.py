@@ -1,7 +1,7 @@
-"""A small vocabulary of array operations, in which a kind of encoder says what it computes.
+"""The few array operations with which a kind of encoder describes what it computes.
 
-`NumpyOperations` computes; `safle.model.export` writes the same words as an ONNX graph. Every value
-is float64, (samples, columns): it holds all integers that occur exactly.
+`NumpyOperations` computes; `safle.model.export` writes the same operations as an ONNX graph. Every
+value is float64, (samples, columns), which is exact for all integers that occur.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ T = TypeVar("T")
 
 
 class Expressed(NamedTuple, Generic[T]):
-    """Codes in the words of an `Operations`; None where the layout has no such columns."""
+    """Codes as values of an `Operations`; None where the layout has no such columns."""
 
     symbols: T | None = None
     dense: T | None = None
 
 
 class Operations(Protocol[T]):
-    """What a kind may do with features, ``x``, (samples, columns).
+    """The operations of a kind on features ``x``, (samples, columns).
 
-    Constants are arrays or numbers that are known when the encoder is.
+    Constants are arrays or numbers that the encoder knows beforehand.
     """
 
     def gather(self, x: T, columns: Array) -> T:
-        """The columns of these numbers, in this order."""
+        """The columns at these positions, in this order."""
 
     def inside(self, x: T, low: Array, high: Array) -> T:
         """1 where ``low < x <= high``, else 0."""
@@ -59,9 +59,9 @@ class Operations(Protocol[T]):
     def clip(self, x: T, low: float, high: float) -> T: ...
 
     def shorten(self, x: T, most: int) -> T:
-        """Rows of integers, none longer than ``most``.
+        """Rows of integers, shortened to a length of at most ``most``.
 
-        A longer one is multiplied by ``most`` over its length, that rounded up, each value
+        A longer row is multiplied by ``most`` over its rounded-up length, and each value rounded
         towards zero: exact in float64 where squares sum to less than 2**52.
         """
 
@@ -76,7 +76,7 @@ class Operations(Protocol[T]):
 
 
 class NumpyOperations:
-    """The vocabulary on float64 arrays."""
+    """The operations on float64 arrays."""
 
     def gather(self, x: Array, columns: Array) -> Array:
         return x[:, columns]
@@ -135,9 +135,9 @@ class NumpyOperations:
 
 
 def hashes(first: int, count: int, seed: int) -> NDArray[np.uint64]:
-    """SplitMix64 of a seed and the positions ``first`` to before ``first + count``, uint64.
+    """SplitMix64 outputs of a seed at positions ``first`` to ``first + count - 1``, uint64.
 
-    Seeded choices follow from it: it is the same on every machine, and easy in any language.
+    All seeded choices use them: they are the same on every machine, and easy in any language.
     """
     with np.errstate(over="ignore"):
         state = np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15) * np.arange(

@@ -1,4 +1,4 @@
-"""Random features in few-bit integers: what bends the linear model, still counted exactly.
+"""Random features as integers of a few bits: they bend the linear model, and add up exactly.
 
 Beside the d linear columns and their constant, unit j takes the SplitMix64 outputs number ``j d +
 f + 1`` of the seed as keys of the features f = 0 to d - 1. It adds the linear codes of the
@@ -34,7 +34,7 @@ from safle.encoders.linear import (
     LinearEncoder,
     LinearSettings,
     Transform,
-    suiting_transform,
+    choose_transform,
 )
 from safle.encoders.operations import Expressed, Operations, T, hashes
 from safle.encoders.registry import MOST_SEED, about
@@ -50,10 +50,10 @@ BYTES_MEAN, SQUARED_THRESHOLD = 1020, 48_171
 MANY_CLASSES = 20
 """With fewer classes, counting by class gains little beside random features: docs/heads.md."""
 MOST_CLASS_BYTES = 2 << 30
-"""What all classes' grams may take at a server, unless it is asked for."""
+"""Most bytes of all classes' grams at a server, unless the caller asks for them."""
 _UNITS_AT_A_TIME = 1024
 LANES = 16
-"""Samples, and units, that are taken at a time."""
+"""How many samples, and units, the kernel takes at a time."""
 encode_units = Kernel(
     "encode_units",
     "dense i2[samples, width]!; samples; width; dim; units",
@@ -72,8 +72,8 @@ _TERMS = about(
     chosen="16, or as many as there are",
 )
 _SEED = about("Chooses the features that a unit adds, and its threshold.", least=0, most=MOST_SEED)
-_MANY = "if 20 classes or more are declared, and 2 GB at the server hold their grams"
-_NOT_NEGATIVE = "square-root if they are never negative, as pooled activations are, else none"
+_BY_CLASS_IF = "if 20 classes or more are declared, and 2 GB at the server hold their grams"
+_SQUARE_ROOT_IF = "square-root if they are never negative, as pooled activations are, else none"
 
 
 class RandomFeatureSettings(LinearSettings, frozen=True):
@@ -85,8 +85,8 @@ class RandomFeatureSettings(LinearSettings, frozen=True):
     seed: Annotated[int, _SEED] = 0
     # Two more bits changed no accuracy, and cost a tenth of the bytes.
     fraction_bits: Annotated[int, FRACTION_BITS] = 6
-    transform: Annotated[Transform, about(TRANSFORM, chosen=_NOT_NEGATIVE)] | None = None
-    by_class: Annotated[bool, about(BY_CLASS, chosen=_MANY)] | None = None
+    transform: Annotated[Transform, about(TRANSFORM, chosen=_SQUARE_ROOT_IF)] | None = None
+    by_class: Annotated[bool, about(BY_CLASS, chosen=_BY_CLASS_IF)] | None = None
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:
         dim, by_class = calibration.feature_dim, self.by_class
@@ -94,47 +94,46 @@ class RandomFeatureSettings(LinearSettings, frozen=True):
             self,
             units=self.units or min(UNITS_PER_FEATURE * dim, MOST_UNITS),
             terms=self.terms or min(dim, DEFAULT_TERMS),
-            transform=self.transform or suiting_transform(calibration),
+            transform=self.transform or choose_transform(calibration),
             by_class=suits_by_class(dim, class_count) if by_class is None else by_class,
         )
 
 
 def suits_by_class(features: int, classes: int) -> bool:
-    """Whether random features are counted by class, where nobody says.
+    """Whether random features are counted by class if the caller does not decide.
 
     Examples
     --------
     >>> suits_by_class(512, 10), suits_by_class(1_280, 200), suits_by_class(512, 5_000)
     (False, True, False)
     """
-    # Sums of 32 bits: wider ones are for more samples than a class mostly has.
+    # 4 bytes an entry: few classes have so many samples that a sum needs more.
     gram = (features + 1) * (features + 2) // 2 * 4
     return classes >= MANY_CLASSES and classes * gram <= MOST_CLASS_BYTES
 
 
 def _root_bits(terms: int) -> int:
-    """log2 of the deviation of a sum of so many standardised features, rounded."""
+    """log2 of the deviation of a sum of ``terms`` standardised features, rounded."""
     return terms.bit_length() // 2
 
 
 class Units:
-    """What units add and take off; ``bent_anywhere`` says whether they have thresholds.
+    """Which of ``dim`` fixed-point columns each unit adds or subtracts, and its threshold.
 
-    They add from ``dim`` fixed-point columns, and follow from the settings alone.
+    All of it follows from the settings; without ``has_thresholds``, thresholds are 0.
     """
 
     def __init__(
-        self, dim: int, settings: RandomFeatureSettings, *, bent_anywhere: bool = False
+        self, dim: int, settings: RandomFeatureSettings, *, has_thresholds: bool = False
     ) -> None:
-        self.dim, self.settings, self.bent_anywhere = dim, settings, bent_anywhere
+        self.dim, self.settings, self.has_thresholds = dim, settings, has_thresholds
         self.count, self.terms = int(settings.units or 0), int(settings.terms or 0)
         if self.terms > dim:
-            raise SettingsError(f"terms {self.terms} of {dim} features; take fewer")
+            raise SettingsError(f"{self.terms} terms; expected at most {dim}, one per feature")
         if self.shift < 0:
             raise SettingsError(
-                f"{settings.bits} bits of a sum with {settings.fraction_bits} fraction "
-                "bits: the step would be finer than the features; use more fraction_bits or "
-                "fewer bits"
+                f"{settings.bits} bits with {settings.fraction_bits} fraction_bits make the "
+                "steps of units finer than those of features; use more fraction_bits or fewer bits"
             )
 
     @property
@@ -148,8 +147,8 @@ class Units:
         """The largest code of a unit."""
         return (1 << self.settings.bits) - 1
 
-    def beside(self, linear: Layout) -> Layout:
-        """The layout of these columns and of the units behind them."""
+    def extend_layout(self, linear: Layout) -> Layout:
+        """The layout of linear columns and of the units behind them."""
         scale = 1 << self.settings.bits - RANGE_BITS
         return replace(
             linear,
@@ -159,11 +158,11 @@ class Units:
         )
 
     @cached_property
-    def _added(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """What units add: columns, and whether they are subtracted; (units, terms) each.
+    def _choices(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The columns that units add, and whether they subtract them; (units, terms) each.
 
-        Of the hashes of unit j (positions ``j * dim`` and on), the ``terms`` smallest say which
-        columns it adds, and their lowest bits which it subtracts.
+        Of the hashes of unit j (positions ``j * dim`` and on), the ``terms`` smallest choose its
+        columns, and their lowest bits those that it subtracts.
         """
         columns = np.empty((self.count, self.terms), np.int64)
         negative = np.empty((self.count, self.terms), np.bool_)
@@ -177,7 +176,7 @@ class Units:
 
     @cached_property
     def thresholds(self) -> NDArray[np.int32]:
-        """What is taken off the sum of each unit, in codes, int32, (units,)."""
+        """What each unit subtracts from its sum, in codes, int32, (units,)."""
         keys = hashes(self.count * self.dim, self.count, self.settings.seed)
         sums = keys[:, None].view(np.uint8).sum(axis=1, dtype=np.int64) - BYTES_MEAN
         step = math.isqrt(SQUARED_THRESHOLD * self.terms << 2 * self.settings.fraction_bits)
@@ -185,12 +184,12 @@ class Units:
 
     @cached_property
     def rows(self) -> NDArray[np.uint32]:
-        """`_added` as the kernel wants it."""
-        return rows_of_terms(*self._added, self.dim)
+        """`_choices` in the form that the kernel reads."""
+        return rows_of_terms(*self._choices, self.dim)
 
     def signs(self) -> NDArray[np.float32]:
         """-1, 0 or 1 by column and unit; float32, (dim, units)."""
-        columns, negative = self._added
+        columns, negative = self._choices
         signs = np.zeros((self.count, self.dim), np.float32)
         np.put_along_axis(signs, columns, np.where(negative, -1, 1).astype(np.float32), axis=1)
         return np.ascontiguousarray(signs.T)
@@ -199,14 +198,14 @@ class Units:
         """The units of fixed-point columns, (samples, units)."""
         # At most 256 int16 per sum: below 2**24, so that float32 products are exact.
         sums = ops.product(fixed, self.signs())
-        if self.bent_anywhere:
+        if self.has_thresholds:
             sums = ops.subtract(sums, self.thresholds.astype(np.float64))
         steps = ops.divide(sums, 1 << self.shift)
         return ops.clip(ops.floor(ops.add(steps, 0.5)), 0, self.largest)
 
 
 class RandomFeatureEncoder(LinearEncoder):
-    """Features -> the linear columns, a constant, rectified sums of a few as small integers.
+    """Features -> linear columns, a constant, and rectified sums of a few as small integers.
 
     Parameters
     ----------
@@ -235,7 +234,7 @@ class RandomFeatureEncoder(LinearEncoder):
 
     @cached_property
     def layout(self) -> Layout:
-        return self.units.beside(super().layout)
+        return self.units.extend_layout(super().layout)
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         fixed = self.fixed_point(ops, features)
@@ -244,7 +243,7 @@ class RandomFeatureEncoder(LinearEncoder):
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         codes, units = super().encode_checked(features), self.units
-        # A few additions per unit instead of a product, behind the linear columns.
+        # The kernel writes units behind the linear columns: a few additions each, no product.
         encode_units(
             codes.dense, self.feature_dim, units.count, units.rows, units.shift, units.largest
         )
@@ -254,7 +253,7 @@ class RandomFeatureEncoder(LinearEncoder):
 def rows_of_terms(
     features: NDArray[np.integer[Any]], negative: NDArray[np.bool_], dim: int
 ) -> NDArray[np.uint32]:
-    """What units add, as rows of a table of ``dim`` features, their negatives, and a zero.
+    """What units add, as rows in a table of ``dim`` features, their negatives and a zero.
 
     ``features``, below ``dim``, and ``negative`` are (units, terms); rows are padded to `LANES`.
     """

@@ -1,4 +1,4 @@
-"""The kinds of encoders: what their settings are, every kind by its name, and how one is made.
+"""The kinds of encoders by name, their settings, and `make_encoder`.
 
 A kind registers itself when its module is imported (see `Encoder.__init_subclass__`); our own are
 imported when they are asked for. Everything that lets people choose (the command line, the
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from safle.encoders.calibration import Calibration
 
 DEFAULT_KIND = "random-features"
-"""It gives the most accurate models of one round: see docs/heads.md."""
+"""The kind with the most accurate models: see docs/heads.md."""
 MOST_SEED = (1 << 63) - 1
 """The largest seed that fits a signed 64-bit integer."""
 
-_OWN = {
+_MODULES = {
     "random-features": "safle.encoders.random_features",
     "embedding": "safle.encoders.embedding",
     "linear": "safle.encoders.linear",
@@ -43,7 +43,7 @@ def about(
     most: int | None = None,
     chosen: str = "",
 ) -> msgspec.Meta:
-    """What a field of `Settings` is for, its limits, and how None is replaced (``chosen``)."""
+    """Describe a field of `Settings`: help, limits, and what replaces None (``chosen``)."""
     return msgspec.Meta(ge=least, le=most, description=help, extra={"chosen": chosen})
 
 
@@ -70,7 +70,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def register(kind: type[Encoder]) -> None:
-    """Make a kind known under its name."""
+    """Add a kind under its name."""
     _kinds[kind.kind] = kind
 
 
@@ -83,16 +83,16 @@ def kinds() -> dict[str, type[Encoder]]:
     >>> [*kinds()][:4]
     ['random-features', 'embedding', 'linear', 'table']
     """
-    for module in _OWN.values():
+    for module in _MODULES.values():
         import_module(module)
-    own = {name: _kinds[name] for name in _OWN}
-    return own | _kinds
+    in_order = {name: _kinds[name] for name in _MODULES}
+    return in_order | _kinds
 
 
 def kind_named(name: Any) -> type[Encoder]:
-    """The kind of a name; `SettingsError` if there is none."""
-    if isinstance(name, str) and name in _OWN:
-        import_module(_OWN[name])
+    """The kind called ``name``; `SettingsError` if there is none."""
+    if isinstance(name, str) and name in _MODULES:
+        import_module(_MODULES[name])
     if not isinstance(name, str) or name not in _kinds:
         raise SettingsError(f"unknown encoder kind {name!r}; expected one of {', '.join(kinds())}")
     return _kinds[name]
@@ -111,13 +111,13 @@ def make_encoder(
     class_count: int = 0,
     **settings: Any,
 ) -> Encoder:
-    """Make an encoder of a kind; it chooses settings that are left out to suit the features.
+    """Make an encoder of a kind; settings that are left out get values that suit the features.
 
     Parameters
     ----------
     calibration : describes the features; the encoder takes over its names, ranges and classes
     class_count : how many classes there will be, if that is known: many are counted by class
-    settings : the fields of the kind's `Encoder.settings_type`; what is None is chosen too
+    settings : the fields of the kind's `Encoder.settings_type`; None counts as left out
 
     Examples
     --------

@@ -1,14 +1,14 @@
-"""Mixed tables: a symbol for every level of a category, and for every gap.
+"""The encoder of mixed tables: a symbol for every level of a category, and for every gap.
 
 Expert j reads column j: symbol 0 is a gap, 1 a number; or 1 to L the levels of a category, L + 1
-any other. Dense are the linear columns of the numbers (0 in a gap), a constant, and units, which
-add numbers and, after them, levels: what matters in a table is between two or three columns and
-above a threshold. A unit reads a level as a fixed-point column, ``floor(sqrt(4^fraction_bits *
-m))`` where it is there and ``-floor(sqrt(floor(4^fraction_bits / m)))`` elsewhere, ``m = max(L, 2)
-- 1``, as if all levels were as frequent. Of U units over d inputs, unit j has the threshold
-``floor((B - 1020) * floor(sqrt(48171 * terms * 4^fraction_bits)) / 2^16)``, about normal with 0.7
-of the sum's deviation: B is the sum of the eight bytes of the SplitMix64 output number ``U d + j
-+ 1``.
+any other. The dense columns are the linear columns of the numbers (0 in a gap), a constant, and
+units. The inputs of units are the numbers, then the levels; units have thresholds, and few terms:
+most effects in tables involve two or three columns. A unit reads a level as a fixed-point column,
+``floor(sqrt(4^fraction_bits * m))`` in samples of this level and ``-floor(sqrt(floor(
+4^fraction_bits / m)))`` in others, ``m = max(L, 2) - 1``, as if all levels were equally frequent.
+Of U units over d inputs, unit j has the threshold ``floor((B - 1020) * floor(sqrt(48171 * terms *
+4^fraction_bits)) / 2^16)``, about normal with 0.7 of the sum's deviation: B is the sum of the eight
+bytes of the SplitMix64 output number ``U d + j + 1``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from safle.encoders.linear import (
     LinearEncoder,
     LinearSettings,
     Transform,
-    restored,
+    invert_transform,
 )
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.random_features import MOST_TERMS, UNITS, RandomFeatureSettings, Units
@@ -40,7 +40,7 @@ from safle.encoders.schema import Schema
 from safle.errors import SettingsError
 
 LARGEST = float(np.finfo(np.float64).max)
-"""No threshold is crossed at the one, every one at the other: ``-LARGEST < x <= LARGEST``."""
+"""Every number exceeds the threshold ``-LARGEST``, and none exceeds ``LARGEST``."""
 UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
 _UNITS = about(UNITS, least=1, most=MAX_EXPERTS, chosen="64 per number or level, at most 256")
 _TERMS = about(
@@ -57,16 +57,16 @@ class TableSettings(RandomFeatureSettings, frozen=True):
     units: Annotated[int, _UNITS] | None = None
     terms: Annotated[int, _TERMS] | None = None
     transform: Transform | None = "none"
-    # Nobody tried what it is worth beside symbols.
+    # Nobody has measured what counting by class gains beside symbols.
     by_class: ByClass | None = False
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
         schema: Schema | None = calibration.schema
-        # A category has an input for each of its levels.
-        levels = [1] * calibration.feature_dim
+        inputs = calibration.feature_dim
         if schema is not None:
-            levels = [len(column.levels) or 1 for column in schema.columns]
-        units, terms = min(UNITS_PER_INPUT * sum(levels), MOST_UNITS), min(TERMS, sum(levels))
+            # A category has an input for each of its levels.
+            inputs = sum(len(column.levels) or 1 for column in schema.columns)
+        units, terms = min(UNITS_PER_INPUT * inputs, MOST_UNITS), min(TERMS, inputs)
         return msgspec.structs.replace(self, units=self.units or units, terms=self.terms or terms)
 
 
@@ -77,7 +77,7 @@ class TableEncoder(Encoder):
     ----------
     mean, deviation : float64, (numbers,)
         of the transformed numbers
-    schema : what the columns are; numbers all of them if there is none
+    schema : what the columns are; without one, all are numbers
     settings : see `TableSettings`
 
     Examples
@@ -105,19 +105,19 @@ class TableEncoder(Encoder):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        own = {name: getattr(self.settings, name) for name in LinearSettings.declared()}
-        self.linear = LinearEncoder(mean, deviation, **own)
+        linear = {name: getattr(self.settings, name) for name in LinearSettings.declared()}
+        self.linear = LinearEncoder(mean, deviation, **linear)
         self.schema = schema
         self.ranges = None if schema is None else schema.ranges
         self.feature_dim = self.linear.feature_dim if schema is None else schema.feature_dim
-        self.numbers = np.flatnonzero(self._levels == 0)
+        self.numbers = np.flatnonzero(self._level_counts == 0)
         if self.linear.feature_dim != len(self.numbers):
             raise SettingsError(
                 f"mean has shape {self.linear.mean.shape}; expected one number for each of "
                 f"{len(self.numbers)} columns of numbers"
             )
         inputs = len(self.numbers) + len(self._level_columns)
-        self.units = Units(inputs, self.settings, bent_anywhere=True)
+        self.units = Units(inputs, self.settings, has_thresholds=True)
 
     @classmethod
     def measure(cls, calibration: Calibration, settings: TableSettings) -> dict[str, Any]:
@@ -128,37 +128,39 @@ class TableEncoder(Encoder):
         return LinearEncoder.measure(numbers, settings) | {"schema": schema}
 
     @cached_property
-    def _levels(self) -> NDArray[np.int64]:
-        """Levels of each category, 0 of a number; (feature_dim,)."""
+    def _level_counts(self) -> NDArray[np.int64]:
+        """How many levels each category has, 0 for a number; (feature_dim,)."""
         columns = () if self.schema is None else self.schema.columns
         counts = [len(column.levels) for column in columns] or [0] * self.feature_dim
         return np.array(counts, np.int64)
 
     @cached_property
     def layout(self) -> Layout:
-        # Missing and other beside the levels, missing beside a number.
-        sizes = np.where(self._levels, self._levels + 2, 2)
-        return replace(self.units.beside(self.linear.layout), table_sizes=tuple(sizes.tolist()))
+        # A category has symbols for gaps and for other levels too; a number has one for gaps.
+        sizes = np.where(self._level_counts, self._level_counts + 2, 2)
+        return replace(
+            self.units.extend_layout(self.linear.layout), table_sizes=tuple(sizes.tolist())
+        )
 
     @cached_property
     def _level_columns(self) -> NDArray[np.int64]:
         """The column of each level, (levels,)."""
-        return np.repeat(np.arange(self.feature_dim), self._levels)
+        return np.repeat(np.arange(self.feature_dim), self._level_counts)
 
-    def _levels_fixed(self, ops: Operations[T], features: T) -> T:
+    def _fix_levels(self, ops: Operations[T], features: T) -> T:
         """Levels as standardised columns in fixed point, (samples, levels).
 
-        Of L levels that are as frequent, one is sqrt(L - 1) deviations above its mean where it is
-        there, and 1 / sqrt(L - 1) below it elsewhere.
+        If L levels are equally frequent, the column of one is sqrt(L - 1) deviations above its
+        mean in samples of this level, and 1 / sqrt(L - 1) below it in others.
         """
-        others = np.maximum(self._levels[self._level_columns], 2) - 1
+        others = np.maximum(self._level_counts[self._level_columns], 2) - 1
         square = self.linear.scale**2
-        there = np.array([math.isqrt(square * int(n)) for n in others], np.float64)
+        here = np.array([math.isqrt(square * int(n)) for n in others], np.float64)
         elsewhere = np.array([-math.isqrt(square // int(n)) for n in others], np.float64)
-        places = np.concatenate([np.arange(n) for n in self._levels if n])
+        places = np.concatenate([np.arange(n) for n in self._level_counts if n])
         values = ops.gather(ops.fill(features, -np.inf), self._level_columns)
-        found = ops.inside(values, places - 0.5, places + 0.5)
-        return ops.add(ops.multiply(found, there - elsewhere), elsewhere)
+        is_level = ops.inside(values, places - 0.5, places + 0.5)
+        return ops.add(ops.multiply(is_level, here - elsewhere), elsewhere)
 
     @property
     def gap_codes(self) -> NDArray[np.int64]:
@@ -172,19 +174,19 @@ class TableEncoder(Encoder):
         """Thresholds of all columns, padded with `LARGEST`; (most symbols - 1, feature_dim)."""
         sizes = np.array(self.layout.table_sizes)
         padded = np.full((max(sizes) - 1, self.feature_dim), LARGEST)
-        # Level 0 is feature value 0: half a step around each.
+        # Level i is feature value i: its thresholds lie half a step below and above.
         steps = np.arange(len(padded))[:, None] - 0.5
-        padded = np.where(steps < self._levels + 0.5, steps, padded)
+        padded = np.where(steps < self._level_counts + 0.5, steps, padded)
         padded[0, self.numbers] = -LARGEST
         padded[1:, self.numbers] = LARGEST
         return padded
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         symbols = ops.levels(ops.fill(features, -np.inf), self._thresholds)
-        # What is missing stands at the mean: 0, as a linear column.
-        means = restored(self.linear.mean, str(self.settings.transform))
+        # A gap becomes the mean, whose linear code is 0.
+        means = invert_transform(self.linear.mean, str(self.settings.transform))
         numbers = ops.fill(ops.gather(features, self.numbers), means)
         fixed = self.linear.fixed_point(ops, numbers)
-        added = [self._levels_fixed(ops, features)] if len(self._level_columns) else []
-        units = self.units.express(ops, ops.join([fixed, *added]))
+        level_inputs = [self._fix_levels(ops, features)] if len(self._level_columns) else []
+        units = self.units.express(ops, ops.join([fixed, *level_inputs]))
         return Expressed(symbols, ops.join([ops.append(fixed, self.linear.scale), units]))

@@ -1,4 +1,4 @@
-"""Tables: files -> (features, labels). What a client or a predicting user starts from.
+"""Tables: files -> features and labels, with which counting and predicting start.
 
 =============  ==========================================================================
 suffix         what is read
@@ -12,8 +12,8 @@ suffix         what is read
 (a frame)      of pandas, polars or pyarrow: as .parquet
 =============  ==========================================================================
 
-Labels are optional everywhere: a table without them can be predicted, not counted.
-Nothing here ever unpickles.
+Labels are optional: a table without them can be predicted, but not counted.
+No reader ever unpickles.
 """
 
 from typing import TYPE_CHECKING

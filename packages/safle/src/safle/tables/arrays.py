@@ -1,6 +1,6 @@
 """Files of arrays: .npz, read whole; .npy and .safetensors, memory-mapped.
 
-Features files of more than memory holds, and files of moments, are .safetensors and written here.
+Also writes .safetensors files: of features that memory does not hold, and of moments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from safle.errors import InvalidInput, SettingsError, TableError
 from safle.tables.table import COLUMN_OPTIONS, Selection, Table, existing_file
 
 SAMPLE_NAMES = "sample_names"
-# What numpy can hold; bfloat16 and the 8-bit floats are not among them.
+# NumPy has no bfloat16 and no floats of 8 bits.
 _DTYPES = {f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)}
 _DTYPES |= {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "?"}
 
@@ -37,38 +37,38 @@ def read_npz_table(path: Path, selection: Selection) -> Table:
         raise TableError(
             f"{path}: not a .npz archive, or the end of it is missing; copy or export it again"
         )
-    with _reading(path), np.load(path, allow_pickle=False) as archive:
+    with _explaining_errors(path), np.load(path, allow_pickle=False) as archive:
         features_key, labels_key = selection.keys(path, archive.files)
         labels = None if labels_key is None else archive[labels_key]
-        return Table(_array(archive[features_key], path), labels)
+        return Table(_require_array(archive[features_key], path), labels)
 
 
 def read_npy_table(path: Path, selection: Selection) -> Table:
-    """Features from one array; such a file has no labels."""
+    """Features from the one array of a file, which has no labels."""
     selection.refuse(path, "split", "features_key", "labels_key", *COLUMN_OPTIONS)
     return Table(read_npy(path), None)
 
 
 def read_npy(path: Path) -> NDArray[Any]:
     """The array of a .npy file, memory-mapped."""
-    with _reading(path):
-        return _array(np.load(path, mmap_mode="r", allow_pickle=False), path)
+    with _explaining_errors(path):
+        return _require_array(np.load(path, mmap_mode="r", allow_pickle=False), path)
 
 
-def _array(value: object, path: Path) -> NDArray[Any]:
-    # numpy goes by a file's first bytes, not by its suffix.
+def _require_array(value: object, path: Path) -> NDArray[Any]:
+    # NumPy chooses the format by a file's first bytes, not by its suffix.
     if not isinstance(value, np.ndarray):
         raise TableError(f"{path}: not an array but {type(value).__name__}; correct its suffix")
     return value
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _explaining_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (TableError, OSError):
         raise
-    # A header is parsed as Python: tokens, syntax, types, sizes; and what is compressed inflates.
+    # NumPy parses a header as Python and inflates data: a damaged file may raise any error.
     except Exception as error:
         if "objects" in str(error) or "Object arrays" in str(error):
             raise TableError(
@@ -88,12 +88,12 @@ def read_safetensors_table(path: Path, selection: Selection) -> Table:
     says what class 0, class 1 and so on are called; an entry ``source`` says what made
     the features; bytes called ``sample_names``, a JSON list, name the samples.
     """
-    with _opened(path) as file:
+    with _open_safetensors(path) as file:
         features_key, labels_key = selection.keys(path, file.keys())
         features = _map_tensor(file, features_key, path)
         labels = None if labels_key is None else _map_tensor(file, labels_key, path)
         metadata = file.metadata() or {}
-        # The names of a split's samples would be those of another split, too.
+        # A file has one list of names, which cannot fit each of several splits.
         named = features_key == "features" and SAMPLE_NAMES in file.keys()  # noqa: SIM118
         ids = _sample_names(file, path, len(features)) if named else None
     names = _class_names(metadata.get("classes"), path)
@@ -105,14 +105,14 @@ def _sample_names(file: Any, path: Path, rows: int) -> NDArray[Any]:
         names = msgspec.json.decode(file.get_tensor(SAMPLE_NAMES).tobytes(), type=list[str])
     except msgspec.DecodeError:
         raise TableError(
-            f"{path}: '{SAMPLE_NAMES}' is not a JSON list of names; make it again"
+            f"{path}: '{SAMPLE_NAMES}' is not a JSON list of names; make the file again"
         ) from None
     if len(names) != rows:
         raise TableError(
             f"{path}: '{SAMPLE_NAMES}' names {len(names)} samples, but there are {rows} rows of "
-            "features; make it again"
+            "features; make the file again"
         )
-    # As objects: one long name among many would make all of them as wide.
+    # Objects, because one long name makes every entry of an array of strings as wide.
     return np.array(names, object)
 
 
@@ -146,7 +146,7 @@ def _class_names(text: str | None, path: Path) -> tuple[str, ...] | None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_safetensors(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="numpy") as file:
             yield file
@@ -165,12 +165,12 @@ def write_features_file(
     labels: ArrayLike | None = None,
     source: str = "",
 ) -> None:
-    """Write a .safetensors file of more features than memory holds.
+    """Write a .safetensors file of features that memory need not hold at once.
 
     Parameters
     ----------
     rows : the bytes of float32 features, little-endian, any number of rows at a time
-    names : of the samples, in order
+    names : the names of the samples, in order
     labels : integers or strings, one for each sample
     source : what made the features
 
@@ -186,7 +186,7 @@ def write_features_file(
     ...     table.features.tolist(), table.labels.tolist(), table.ids.tolist()
     ([[46.0, 4.5]], ['cat'], ['1.png'])
     """
-    count, tail = len(names), b""
+    count, label_bytes = len(names), b""
     metadata = {"source": as_source(source)}
     parts = [("features", "F32", [count, feature_dim], 4 * count * feature_dim)]
     if labels is not None:
@@ -196,10 +196,10 @@ def write_features_file(
             if "" in classes:
                 raise TableError("a class without a name; expected a name for every class")
             metadata["classes"] = json.dumps(classes.tolist())
-        tail = numbers.astype("<i8").tobytes()
-        parts.append(("labels", "I64", [count], len(tail)))
-    called = json.dumps(list(names), ensure_ascii=False, separators=(",", ":")).encode()
-    parts.append((SAMPLE_NAMES, "U8", [len(called)], len(called)))
+        label_bytes = numbers.astype("<i8").tobytes()
+        parts.append(("labels", "I64", [count], len(label_bytes)))
+    name_bytes = json.dumps(list(names), ensure_ascii=False, separators=(",", ":")).encode()
+    parts.append((SAMPLE_NAMES, "U8", [len(name_bytes)], len(name_bytes)))
     header: dict[str, object] = {"__metadata__": metadata}
     end = 0
     for name, dtype, shape, size in parts:
@@ -210,13 +210,13 @@ def write_features_file(
     with atomic.replacing(path) as scratch, scratch.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         file.writelines(rows)
-        file.write(tail + called)
+        file.write(label_bytes + name_bytes)
 
 
 def write_moments(
     path: str | os.PathLike[str], mean: ArrayLike, deviation: ArrayLike, *, source: str = ""
 ) -> None:
-    """Write a file of moments; ``source`` says what makes the features that they are of.
+    """Write a file of moments; ``source`` says what makes the features.
 
     It is a .safetensors file with the tensors ``mean`` and ``deviation``, (feature_dim,) each.
 
@@ -235,7 +235,7 @@ def write_moments(
 
 
 def read_moments(path: str | os.PathLike[str]) -> tuple[DeclaredMoments, str]:
-    """The moments in a file, and the source of the features that they are of: empty if unknown.
+    """The moments in a file, and the source of their features: empty if unknown.
 
     Examples
     --------
@@ -249,6 +249,6 @@ def read_moments(path: str | os.PathLike[str]) -> tuple[DeclaredMoments, str]:
             mean, deviation = tensors.get_tensor("mean"), tensors.get_tensor("deviation")
             source = as_source((tensors.metadata() or {}).get("source", ""))
         return DeclaredMoments(mean, deviation), source
-    # A type that NumPy does not have is a TypeError.
+    # safetensors raises a TypeError for types that NumPy lacks.
     except (SafetensorError, TypeError, InvalidInput, SettingsError) as error:
         raise TableError(f"{file}: not a file of moments ({error}); make it again") from None

@@ -1,4 +1,4 @@
-"""A sheet of columns with names -> features, labels, ids and weights; labels from any source."""
+"""A sheet -> features, labels, ids and weights; labels also from arrays and files of their own."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 def read_column_table(sheet: Sheet, selection: Selection) -> Table:
     """Features and labels from the columns of a sheet."""
-    label = selection.label_in(sheet.where, sheet.names)
-    others = {label, *selection.passed_over(sheet.where, sheet.names)}
-    names = [name for name in sheet.names if name not in others]
-    labels = None if label is None else _labels(sheet, label)
+    label = selection.find_label(sheet.where, sheet.names)
+    excluded = {label, *selection.find_excluded(sheet.where, sheet.names)}
+    names = [name for name in sheet.names if name not in excluded]
+    labels = None if label is None else _read_labels(sheet, label)
     schema = selection.schema
-    found: NDArray[Any] | None
+    matrix: NDArray[Any] | None
     if schema is not None:
         sheet.require(schema, names)
         names = [*schema.names]
-        found = sheet.by_schema(schema)
-    elif (found := _lists(sheet, selection.features_key)) is not None:
+        matrix = sheet.by_schema(schema)
+    elif (matrix := _read_lists(sheet, selection.features_key)) is not None:
         names = []
     else:
-        names = _numeric(sheet, names)
-        # Those of a plain matrix, 0, 1, 2, ..., are none.
-        named = names != [str(at) for at in range(len(names))]
-        if named and selection.names:
+        names = _feature_columns(sheet, names)
+        # Columns 0, 1, 2, ... are a plain matrix without names.
+        has_names = names != [str(place) for place in range(len(names))]
+        if has_names and selection.names:
             find_places(selection.names, names, where=sheet.where)
             names = [*selection.names]
-        found = _numbers(sheet, names)
-        names = names if named else []
+        matrix = _read_numbers(sheet, names)
+        names = names if has_names else []
     return Table(
-        found,
+        matrix,
         labels,
         names=tuple(names),
-        ids=_ids(sheet, selection.id_column),
-        weights=_weights(sheet, selection.weight_column),
+        ids=_read_ids(sheet, selection.id_column),
+        weights=_read_weights(sheet, selection.weight_column),
     )
 
 
-def _numbers(sheet: Sheet, names: Sequence[str]) -> NDArray[Any]:
+def _read_numbers(sheet: Sheet, names: Sequence[str]) -> NDArray[Any]:
     for name in names:
         _require_values(sheet, name, sheet.frame[name].is_null())
     return np.stack([sheet.numbers(name) for name in names], axis=1)
@@ -71,8 +71,8 @@ def _require_values(sheet: Sheet, name: str, missing: Series) -> None:
         )
 
 
-def _numeric(sheet: Sheet, names: list[str]) -> list[str]:
-    """The columns that are features: all of texts, else those of numbers."""
+def _feature_columns(sheet: Sheet, names: list[str]) -> list[str]:
+    """The columns that are features: all of a CSV file, else those of numbers."""
     from polars import selectors
 
     if sheet.is_text:
@@ -81,8 +81,8 @@ def _numeric(sheet: Sheet, names: list[str]) -> list[str]:
                 f"{sheet.where}: has no column but {listed(sheet.names)}; expected features too"
             )
         return names
-    numbers = selectors.float() | selectors.integer() | selectors.boolean()
-    chosen = sheet.frame.select(names).select(numbers).columns
+    numeric = selectors.float() | selectors.integer() | selectors.boolean()
+    chosen = sheet.frame.select(names).select(numeric).columns
     if not chosen:
         raise TableError(
             f"{sheet.where}: has {listed(sheet.names)}; expected numeric columns or a column "
@@ -91,63 +91,63 @@ def _numeric(sheet: Sheet, names: list[str]) -> list[str]:
     return chosen
 
 
-def _lists(sheet: Sheet, wanted: str | None) -> NDArray[Any] | None:
+def _read_lists(sheet: Sheet, key: str | None) -> NDArray[Any] | None:
     """The one column whose cells are lists of numbers, (rows, width), if there is one."""
     import polars as pl
 
-    held = [c.name for c in sheet.frame if isinstance(c.dtype, pl.List | pl.Array)]
-    if wanted is not None and wanted not in held:
+    list_columns = [c.name for c in sheet.frame if isinstance(c.dtype, pl.List | pl.Array)]
+    if key is not None and key not in list_columns:
         raise TableError(
-            f"{sheet.where}: no column {wanted!r} of lists of numbers; it has "
-            f"{listed(held) or 'none, only ' + listed(sheet.names)}"
+            f"{sheet.where}: no column {key!r} of lists of numbers; it has "
+            f"{listed(list_columns) or 'none, only ' + listed(sheet.names)}"
         )
-    name = wanted or "features"
-    if name not in held:
+    name = key or "features"
+    if name not in list_columns:
         return None
     column = sheet.frame[name]
     if isinstance(column.dtype, pl.List) and (not len(column) or column[0] is None):
         raise TableError(
-            f"{sheet.where}: column {name!r} has no first row to tell the feature count by"
+            f"{sheet.where}: column {name!r} has no first row; expected lists of numbers"
         )
     lists = column.arr.to_list() if isinstance(column.dtype, pl.Array) else column
     width = getattr(column.dtype, "size", None) or len(lists[0])
-    within = lists.list.eval(pl.element().is_null()).list.any()
-    _require_values(sheet, name, lists.is_null() | within.fill_null(value=False))
-    other = lists.list.len() != width
-    if other.any():
-        row = int(other.arg_max() or 0)
+    has_gap = lists.list.eval(pl.element().is_null()).list.any()
+    _require_values(sheet, name, lists.is_null() | has_gap.fill_null(value=False))
+    uneven = lists.list.len() != width
+    if uneven.any():
+        row = int(uneven.arg_max() or 0)
         sheet.refuse(
             row,
-            f", column {name!r} has {len(lists[row])} values, the first row {width}; expected as "
-            "many in every row",
+            f", column {name!r} has {len(lists[row])} values, the first row {width}; expected "
+            "one length",
         )
     return lists.list.to_array(width).to_numpy()
 
 
-def _labels(sheet: Sheet, name: str) -> NDArray[Any]:
+def _read_labels(sheet: Sheet, name: str) -> NDArray[Any]:
     import polars as pl
 
     column = sheet.frame[name]
     if column.dtype in (pl.Categorical, pl.Enum):
         column = column.cast(pl.String)
     is_text = column.dtype == pl.String
-    # Spaces around it would make a class of its own.
-    held = column.fill_null("").str.strip_chars() if is_text else column
-    missing = held == "" if is_text else held.is_null()
+    # With spaces around it, a label would be another class.
+    cells = column.fill_null("").str.strip_chars() if is_text else column
+    missing = cells == "" if is_text else cells.is_null()
     if missing.any():
         sheet.refuse(int(missing.arg_max() or 0), " has no label; expected one per row")
     if sheet.is_text:
-        return parse_labels(held.to_list(), where=sheet.where)
-    return np.array(held.to_list(), np.str_) if is_text else held.to_numpy()
+        return parse_labels(cells.to_list(), where=sheet.where)
+    return np.array(cells.to_list(), np.str_) if is_text else cells.to_numpy()
 
 
-def _ids(sheet: Sheet, name: str | None) -> NDArray[Any] | None:
+def _read_ids(sheet: Sheet, name: str | None) -> NDArray[Any] | None:
     if name is None:
         return None
     return np.array(as_texts(sheet.frame[name]).str.strip_chars().to_list(), np.str_)
 
 
-def _weights(sheet: Sheet, name: str | None) -> NDArray[np.int64] | None:
+def _read_weights(sheet: Sheet, name: str | None) -> NDArray[np.int64] | None:
     if name is None:
         return None
     try:
@@ -159,8 +159,8 @@ def _weights(sheet: Sheet, name: str | None) -> NDArray[np.int64] | None:
     if row is not None:
         sheet.refuse(
             row,
-            f" has a weight that is no whole number from 0 to {MOST_WEIGHT:,}; expected one: the "
-            "sample is counted so often",
+            f" has a weight that is no whole number from 0 to {MOST_WEIGHT:,}; expected how often "
+            "the sample is counted",
         )
     return values.astype(np.int64)
 
@@ -178,7 +178,7 @@ def as_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
         except UnicodeDecodeError:
             raise TableError(f"{where} has bytes that are not UTF-8; save text") from None
     if array.dtype.kind == "U":
-        # Spaces around it would make a class of its own.
+        # With spaces around it, a label would be another class.
         array = np.strings.strip(array)
     try:
         return features.as_labels(array, len(array))
@@ -206,15 +206,15 @@ def parse_labels(texts: Sequence[str], *, where: str) -> NDArray[Any]:
 
 
 def name_labels(labels: NDArray[Any], names: tuple[str, ...], *, where: str) -> NDArray[Any]:
-    """The ``names`` of class 0, 1, ... for class numbers; labels that are names already stay."""
+    """The ``names`` of class 0, 1, ... for class numbers; labels that are names stay."""
     if labels.dtype.kind == "U":
         return labels
     unknown = (labels < 0) | (labels >= len(names))
     if unknown.any():
         raise TableError(
-            f"{where} has a label at sample {int(np.argmax(unknown))} that is no class, its "
-            f"metadata names {len(names)} classes, 0 to {len(names) - 1}; correct 'classes' or the "
-            "labels"
+            f"{where}: the label at sample {int(np.argmax(unknown))} is no class; expected 0 to "
+            f"{len(names) - 1}, as the metadata name {len(names)} classes: correct 'classes' or "
+            "the labels"
         )
     named: NDArray[np.str_] = np.array(names, dtype=np.str_)[labels]
     return named

@@ -1,4 +1,4 @@
-"""A path or a frame -> a table: picks the reader by suffix and joins features with labels."""
+"""A file or a frame -> a table: the suffix chooses the reader, and labels join the features."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ def open_table(
     source
         A .npz, .npy, .safetensors, .parquet or .csv file, or a pandas, polars or pyarrow frame.
     labels
-        Instead of any in ``source``: an array, a .npy file, or a .txt or .csv file with one label
+        Replace those in ``source``: an array, a .npy file, or a .txt or .csv file with one label
         a line and no header.
     split
         Which ``<split>_features`` and ``<split>_labels`` to read (.npz, .safetensors), if the file
@@ -61,7 +61,7 @@ def open_table(
         What the columns are, as an encoder of kind ``table`` declares it: levels become numbers,
         and missing values NaN.
     names
-        The features, in this order, where columns have names; without it, all that are left.
+        The features, in this order, if columns have names; by default all other columns.
 
     Returns
     -------
@@ -85,11 +85,13 @@ def open_table(
     else:
         where, table = str(source), _read_file(source, selection)
     check_features(table.features, where=f"{where}: the array of features")
-    found: Any = table.labels if labels is None else labels
-    if isinstance(found, str | os.PathLike):
-        where = str(found)
-        found = read_label_file(existing_file(found, TableError))
-    return table if found is None else replace(table, labels=_labels(found, table, where=where))
+    given: Any = table.labels if labels is None else labels
+    if isinstance(given, str | os.PathLike):
+        where = str(given)
+        given = read_label_file(existing_file(given, TableError))
+    if given is None:
+        return table
+    return replace(table, labels=_check_labels(given, table, where=where))
 
 
 def open_matching(
@@ -143,7 +145,7 @@ def _read_column_file(path: Path, selection: Selection) -> Table:
     return read_column_table(read_sheet(path), selection)
 
 
-# Readers return labels as the file has them; `_labels` checks and names them.
+# Readers return labels as the file has them; `_check_labels` checks and names them.
 _READERS: dict[str, Callable[[Path, Selection], Table]] = {
     ".npz": read_npz_table,
     ".npy": read_npy_table,
@@ -153,8 +155,8 @@ _READERS: dict[str, Callable[[Path, Selection], Table]] = {
 }
 
 
-def _labels(found: ArrayLike, table: Table, *, where: str) -> NDArray[Any]:
-    labels = as_labels(found, where=f"{where}: the array of labels")
+def _check_labels(given: ArrayLike, table: Table, *, where: str) -> NDArray[Any]:
+    labels = as_labels(given, where=f"{where}: the array of labels")
     rows = len(table)
     if len(labels) != rows:
         hint = "; is its first line a header?" if len(labels) == rows + 1 else ""

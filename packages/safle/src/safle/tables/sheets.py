@@ -1,4 +1,4 @@
-"""CSV and Parquet files -> sheets: columns with names, as polars holds them."""
+"""CSV and Parquet files -> sheets: polars frames of columns with names."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from safle.errors import TableError
 if TYPE_CHECKING:
     from polars import DataFrame
 
-SHEETS = (".csv", ".parquet")
+SHEET_SUFFIXES = (".csv", ".parquet")
 DELIMITERS = ",;\t|"
-"""Those that come first win where a header has as many cells by several."""
-# What pandas calls the row numbers that it adds to a Parquet file: no column.
+"""If several split a header into as many cells, the first one counts."""
+# pandas adds its row numbers to a Parquet file under such names: they are no data.
 _INDEX_PREFIX = "__index_level_"
 MAGIC = b"PAR1"
-"""At both ends of a Parquet file."""
-_CHILD = (
+"""The first and the last bytes of a Parquet file."""
+_CHILD_PROGRAM = (
     "import sys, polars; "
     "polars.read_parquet(sys.argv[1], glob=False).write_ipc_stream(sys.stdout.buffer)"
 )
 
 
 def read_sheet(path: Path) -> Sheet:
-    """The columns of a file of `SHEETS`; `TableError` for any other."""
+    """The sheet of a file; `TableError` unless its suffix is one of `SHEET_SUFFIXES`."""
     suffix = path.suffix.lower()
-    if suffix not in SHEETS:
-        raise TableError(f"{path}: columns have names in {' and '.join(SHEETS)} files only")
+    if suffix not in SHEET_SUFFIXES:
+        raise TableError(f"{path}: columns have names in {' and '.join(SHEET_SUFFIXES)} files only")
     return read_csv(path) if suffix == ".csv" else read_parquet(path)
 
 
 def read_csv(path: Path) -> Sheet:
-    """All cells of a CSV file, as texts; its header tells the delimiter."""
+    """All cells of a CSV file, as texts; its header decides the delimiter."""
     import polars as pl
 
     delimiter, header = _find_header(path)
@@ -59,7 +59,7 @@ def read_csv(path: Path) -> Sheet:
 
 
 def _read_fast(path: Path, delimiter: str, header: list[str]) -> DataFrame | None:
-    """The cells by polars; None if a row is odd, which Python's reader explains, or can read."""
+    """The cells as polars reads them; None if a row needs Python's reader, or its error message."""
     import polars as pl
 
     try:
@@ -72,7 +72,7 @@ def _read_fast(path: Path, delimiter: str, header: list[str]) -> DataFrame | Non
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
-    # In a blank line, and in one that is cut short, the last cell is empty.
+    # polars leaves the last cell empty in a blank line, and in one that is cut short.
     if frame.width != len(header) or (frame.get_columns()[-1] == "").any():
         return None
     frame.columns = header
@@ -101,13 +101,13 @@ def _first_row(frame: DataFrame, pattern: str) -> int | None:
 
 
 def _find_header(path: Path) -> tuple[str, list[str]]:
-    """The delimiter by which the first line has most cells, and those cells."""
+    """The delimiter that splits the first line into most cells, and these cells."""
     headers: dict[str, list[str]] = {}
     for delimiter in DELIMITERS:
         with suppress(TableError):
-            headers[delimiter] = next(_lines(path, delimiter), (1, []))[1]
+            headers[delimiter] = next(_numbered_rows(path, delimiter), (1, []))[1]
     if not headers:
-        next(_lines(path, ","))
+        next(_numbered_rows(path, ","))
     delimiter = max(headers, key=lambda mark: len(headers[mark]))
     header = [name.strip() for name in headers[delimiter]]
     if "" in header or not header:
@@ -119,7 +119,7 @@ def _find_header(path: Path) -> tuple[str, list[str]]:
     if times > 1:
         raise TableError(f"{path}: {times} columns are called {name!r}; expected one")
     # Columns called 0, 1, 2, ... are what pandas writes for a plain matrix.
-    if all(map(is_number, header)) and header != [str(at) for at in range(len(header))]:
+    if all(map(is_number, header)) and header != [str(place) for place in range(len(header))]:
         raise TableError(
             f"{path}: line 1 is all numbers; expected a header that names every column: add one"
         )
@@ -127,31 +127,31 @@ def _find_header(path: Path) -> tuple[str, list[str]]:
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Each row below the header with the line it begins in; blank lines are passed over."""
-    lines = _lines(path, delimiter)
+    """Each row below the header with the line it begins in; blank lines are skipped."""
+    lines = _numbered_rows(path, delimiter)
     width = len(next(lines, (1, []))[1])
     for line, row in lines:
         if len(row) not in (0, width):
             raise TableError(
                 f"{path}: line {line} has {len(row)} cells, the header {width}; "
-                "expected as many in every row: the file may be cut short",
+                "expected as many: the file may be cut short",
                 line=line,
             )
         if row:
             yield line, row
 
 
-def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _numbered_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Each row with the number of the line it begins in."""
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.reader(_decoded(path, file), delimiter=delimiter, strict=True)
+        reader = csv.reader(_require_utf8(path, file), delimiter=delimiter, strict=True)
         while True:
             line = reader.line_num + 1
             try:
                 row = next(reader, None)
             except csv.Error as error:
                 raise TableError(
-                    f"{path}: line {line}: {error}; expected cells separated by commas",
+                    f"{path}: line {line}: {error}; expected cells separated by {delimiter!r}",
                     line=line,
                 ) from None
             if row is None:
@@ -159,9 +159,9 @@ def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             yield line, row
 
 
-def _decoded(path: Path, lines: Iterator[str]) -> Iterator[str]:
+def _require_utf8(path: Path, lines: Iterator[str]) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
-        # Bytes that are no text became lone surrogates, which text never holds.
+        # Bytes that are no UTF-8 became lone surrogates, which no text has.
         if not line.isascii() and any("\udc80" <= char <= "\udcff" for char in line):
             raise TableError(
                 f"{path}: line {number} is not UTF-8 text; save it as UTF-8", line=number
@@ -170,7 +170,7 @@ def _decoded(path: Path, lines: Iterator[str]) -> Iterator[str]:
 
 
 def read_parquet(path: Path) -> Sheet:
-    """All columns of a Parquet file, of whatever types."""
+    """All columns of a Parquet file, of any type."""
     frame = _read_parquet(path)
     frame = frame.select(name for name in frame.columns if not name.startswith(_INDEX_PREFIX))
     if not frame.width:
@@ -179,14 +179,14 @@ def read_parquet(path: Path) -> Sheet:
 
 
 def _read_parquet(path: Path) -> DataFrame:
-    """The file's frame, read by a process of its own: a damaged file can end polars by a signal."""
+    """The file's frame, read in another process: a damaged file can crash polars."""
     import polars as pl
 
     with path.open("rb") as file:
         whole = file.read(4) == MAGIC and file.seek(-4, 2) and file.read() == MAGIC
-    child = [sys.executable, "-c", _CHILD, str(path)]
-    # No file in between: data of a client should not lie in a folder of temporary files.
-    done = subprocess.run(child, capture_output=True, check=False) if whole else None
-    if done is None or done.returncode:
+    child = [sys.executable, "-c", _CHILD_PROGRAM, str(path)]
+    # Through a pipe: data of a client should not lie in a temporary file.
+    finished = subprocess.run(child, capture_output=True, check=False) if whole else None
+    if finished is None or finished.returncode:
         raise TableError(f"{path}: not a whole .parquet file; copy or export it again")
-    return pl.read_ipc_stream(done.stdout)
+    return pl.read_ipc_stream(finished.stdout)

@@ -1,4 +1,4 @@
-"""A table: features (samples, feature_dim) with or without labels; what a caller asks of a file."""
+"""A table: features with or without labels; and which parts of a file a caller selects."""
 
 import os
 import warnings
@@ -16,7 +16,7 @@ from safle.encoders.schema import LABEL_COLUMN, Schema
 from safle.errors import InvalidInput, SafleError, SafleWarning, TableError
 
 COLUMN_OPTIONS = ("label_column", "ignore", "id_column", "weight_column")
-"""What applies only to files whose columns have names."""
+"""Options for files whose columns have names only."""
 BATCH = 4096
 """Samples that are read at a time; no result depends on it."""
 
@@ -31,18 +31,17 @@ class Table:
         A numpy array, or a memory map of the file.
     labels : int64 or str, (sample_count,), or None
     class_names : tuple of str, or None
-        The names of all classes where the file declares them, in its order;
-        it may name classes that no sample here has.
+        The names of all classes if the file declares them, in its order;
+        some may have no sample here.
     source : str
-        What made the features, where the file declares it: a backbone's name, weights
-        and preprocessing. Empty if it does not.
+        What made the features: a backbone's name, weights and preprocessing. Empty if the
+        file does not declare it.
     names : tuple of str
-        What the features are called, where the file has a column for each. Empty if not.
-    ids : of str, (sample_count,), or None
-        What the samples are called: the images that a features file is of, or what a column
-        holds that was said to name them.
+        The names of the features if the file has a column for each, else empty.
+    ids : str, (sample_count,), or None
+        The names of the samples: of the images in a features file, or from the ``id_column``.
     weights : int64, (sample_count,), or None
-        How often each sample is counted, where a column was said to tell.
+        How often each sample is counted, from the ``weight_column``.
 
     Examples
     --------
@@ -71,9 +70,8 @@ class Table:
     def arranged(self, names: Sequence[str], *, where: str) -> Self:
         """The same samples, with the features ``names`` in that order.
 
-        Where the table, or whoever asks, has no names, columns are matched by position: they
-        stay as they are, with a warning. `TableError` lists the columns that are missing or not
-        known.
+        If the table has no names, or ``names`` is empty, columns stay as they are, with a
+        warning. `TableError` lists the columns that are missing or unknown.
         """
         if self.names == (*names,):
             return self
@@ -108,13 +106,13 @@ class Table:
     ) -> None:
         """Call ``act`` with features, labels and weights of one batch after the other.
 
-        Errors about samples name ``where`` they are and, by its first sample, their batch.
+        Errors about samples name ``where`` and the first sample of the batch.
         """
         done = 0
         for features, labels in self.batches(size):
-            own = None if self.weights is None else self.weights[done : done + len(features)]
+            weights = None if self.weights is None else self.weights[done : done + len(features)]
             try:
-                act(features, labels, own)
+                act(features, labels, weights)
             except InvalidInput as error:
                 batch = f", in the batch that begins with sample {done}" if done else ""
                 raise InvalidInput(f"{where}{batch}: {error}") from error
@@ -138,7 +136,7 @@ def check_features(features: NDArray[Any], *, where: str) -> None:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the caller asked for; see :func:`safle.tables.open_table`."""
+    """Which parts of a file the caller selects; see :func:`safle.tables.open_table`."""
 
     split: str | None = None
     features_key: str | None = None
@@ -151,7 +149,7 @@ class Selection:
     names: tuple[str, ...] = ()
 
     def refuse(self, path: Path, *options: str) -> None:
-        """Raise if one of ``options``, which this kind of file has no use for, was given."""
+        """Raise if the caller gave one of ``options``, which this kind of file does not have."""
         for option in options:
             value = getattr(self, option)
             if value != getattr(type(self), option):
@@ -192,46 +190,46 @@ class Selection:
             )
         return f"{split}_features"
 
-    def passed_over(self, where: str, names: list[str]) -> set[str]:
+    def find_excluded(self, where: str, names: list[str]) -> set[str]:
         """Columns that are neither features nor labels."""
-        own = (self.id_column, self.weight_column)
-        given = [require_name(where, name, names) for name in own if name is not None]
+        options = (self.id_column, self.weight_column)
+        given = [require_name(where, name, names) for name in options if name is not None]
         declared = () if self.schema is None else (*self.schema.ignore, *self.schema.sparse)
         return {*find_columns(where, self.ignore, names), *declared, *given}
 
-    def label_in(self, where: str, names: list[str]) -> str | None:
-        """The column of labels among ``names``; it may be missing unless it was asked for."""
-        usual = LABEL_COLUMN if self.schema is None else self.schema.label_column
-        return find_label(where, self.label_column, names, usual)
+    def find_label(self, where: str, names: list[str]) -> str | None:
+        """The column of labels among ``names``; it may be missing unless the caller named it."""
+        default = LABEL_COLUMN if self.schema is None else self.schema.label_column
+        return find_label(where, self.label_column, names, default)
 
 
 def require_name(where: object, name: str, present: list[str], what: str = "column") -> str:
-    """``name``, if it is there."""
+    """``name``; `TableError` unless it is ``present``."""
     if name not in present:
         raise TableError(f"{where}: no {what} {name!r}; it has {listed(present) or 'none'}")
     return name
 
 
-def find_columns(where: str, wanted: Sequence[str], names: list[str]) -> set[str]:
-    """The columns that are ``wanted``, of which one text may name several, separated by commas.
+def find_columns(where: str, texts: Sequence[str], names: list[str]) -> set[str]:
+    """The columns that ``texts`` name; a text may name several, separated by commas.
 
-    A warning names those that are not there.
+    A warning lists those that are not among ``names``.
     """
     # A column's name may have a comma in it.
-    texts = [[text] if text in names else split_names(text) for text in wanted]
-    chosen = {name for parts in texts for name in parts}
+    named = [[text] if text in names else split_names(text) for text in texts]
+    chosen = {name for parts in named for name in parts}
     if absent := sorted(chosen - {*names}):
         warnings.warn(f"{where}: no column {', '.join(absent)}", SafleWarning, stacklevel=4)
     return chosen
 
 
 def find_label(
-    where: object, wanted: str | None, names: list[str], usual: str = LABEL_COLUMN
+    where: object, given: str | None, names: list[str], default: str = LABEL_COLUMN
 ) -> str | None:
-    """The column of labels among ``names``; the ``usual`` one may be missing, a wanted one not."""
-    if wanted is None:
-        return usual if usual in names else None
-    return require_name(where, wanted, names)
+    """The column of labels among ``names``; the ``default`` one may be missing, a given one not."""
+    if given is None:
+        return default if default in names else None
+    return require_name(where, given, names)
 
 
 def existing_file(path: str | os.PathLike[str], error: type[SafleError]) -> Path:
@@ -282,5 +280,5 @@ def listed(names: Iterable[str], most: int = 20) -> str:
     >>> listed("abc", most=2)
     'a, b, ...'
     """
-    known = list(names)
-    return ", ".join(known[:most]) + (", ..." if len(known) > most else "")
+    texts = list(names)
+    return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "")
