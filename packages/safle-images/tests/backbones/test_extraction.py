@@ -230,7 +230,7 @@ def test_another_runs_rest_is_not_continued(tmp_path: Path, backbone: Backbone) 
     notes: list[str] = []
     written = write_features(Images(31), backbone, output, note=notes.append)
     assert written.resumed == 0
-    assert "begun again" in notes[0]
+    assert "starting again" in notes[0]
 
 
 def test_two_runs_do_not_share_an_output(tmp_path: Path) -> None:

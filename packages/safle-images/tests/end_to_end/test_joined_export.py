@@ -127,7 +127,7 @@ def test_another_backbone_is_refused(tmp_path: Path, tiny_onnx: Callable[..., Pa
     with pytest.raises(SourceMismatch, match="use the same backbone"):
         export(model, other, tmp_path / "whole.onnx")
     silent = make_model(tmp_path, tiny, source=False)
-    with pytest.warns(SafleWarning, match="does not say what made its features"):
+    with pytest.warns(SafleWarning, match="names no source of its features"):
         export(silent, tiny, tmp_path / "whole.onnx")
     with pytest.raises(BackboneError, match="gives 7 features; the model expects 6"):
         export(silent, wide, tmp_path / "wide.onnx")

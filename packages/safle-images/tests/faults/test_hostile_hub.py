@@ -145,7 +145,7 @@ def test_two_columns_of_classes_have_to_be_chosen_from(tmp_path):
 def test_a_name_that_is_nowhere(tmp_path):
     with pytest.raises(ImageError, match="cannot be read"):
         open_images("hf:nobody/nothing")
-    with pytest.raises(ImageError, match="say it once"):
+    with pytest.raises(ImageError, match="name one split only"):
         open_images("hf:some:train", split="test")
 
 

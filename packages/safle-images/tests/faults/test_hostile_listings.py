@@ -28,7 +28,10 @@ def refuses(path, match, **options):
         ("path,label\n1.png,\n", "row 1 has no label"),
         ("path,label\n,cat\n", "row 1 has no path"),
         ("path,split\n1.png,\n", "row 1 has no split"),
-        ("path,label\n1.png,cat\n2.png,cat\n3.png,cat\n", "row 2 names .*2.png, which is not"),
+        (
+            "path,label\n1.png,cat\n2.png,cat\n3.png,cat\n",
+            "row 2 names .*2.png, which does not exist",
+        ),
         ("path,label\n1.png,cat\n1.png,dog\n", "has 1.png twice"),
         ("path,label\n1.png,99999999999999999999\n", "64 signed bits"),
         ("path,label\n1\0.png,cat\n", "is not below"),
@@ -58,7 +61,7 @@ def test_folders_without_classes_or_images(tmp_path):
     # A class that this client has no image of is no mistake.
     assert [record.label for record in open_images(tmp_path / "a").records()] == ["dog"]
     (tmp_path / "a" / "1.png").write_bytes(b"x")
-    refuses(tmp_path / "a", "1 image of 2 in no class folder, such as 1.png")
+    refuses(tmp_path / "a", "1 image of 2 not in a class folder, such as 1.png")
 
 
 def test_options_that_do_not_apply(tmp_path):
@@ -80,7 +83,7 @@ def test_parquet_without_images(tmp_path):
     pq.write_table(pa.table({"image": [[1, 2]]}), path)
     refuses(path, "expected encoded images")
     pq.write_table(pa.table({"image": [b"x"], "breed": ["cat"]}), path)
-    refuses(path, "no column 'label' but breed; say which is the label with --label-column")
+    refuses(path, "no column 'label' but breed; name the column of labels with --label-column")
     assert next(open_images(path, label_column="").records()).label is None
     table = pa.table({"image": [b"x"], "label": [3]})
     named = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["a"]}}

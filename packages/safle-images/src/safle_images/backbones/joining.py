@@ -24,15 +24,15 @@ FEATURES = "features"
 def join_backbone(
     head: ModelProto, encoder: Encoder, name: str
 ) -> tuple[ModelProto, dict[str, str]]:
-    """One graph, images -> scores, label, probabilities; and what its user must know.
+    """One graph, images -> scores, label, probabilities; and facts for its user.
 
-    Its input is the backbone's: images that are resized, cropped and normalised as the metadata
-    ``safle.preprocessing`` say.
+    Its input is the backbone's: images that are resized, cropped and normalised as its metadata
+    declare under ``safle.preprocessing``.
 
     Parameters
     ----------
     head : an exported model, features -> scores
-    encoder : the model's; `SourceMismatch` if it is for the features of another backbone
+    encoder : the model's; `SourceMismatch` if it was made for another backbone
     name : of a backbone, as `load_backbone` takes it
 
     Examples
@@ -47,7 +47,7 @@ def join_backbone(
     check_source(encoder.source, backbone.source, where=f"features of {name}", trusted=True)
     if not encoder.source:
         warnings.warn(
-            f"the model does not say what made its features; expected {backbone.source}",
+            f"the model names no source of its features; expected {backbone.source}",
             SafleWarning,
             stacklevel=2,
         )
@@ -93,7 +93,7 @@ def _ending_in_features(network: ModelProto, output: str) -> ModelProto:
 
 
 def _merge(network: ModelProto, head: ModelProto) -> ModelProto:
-    # Inputs and outputs keep their names; what is between must not have another's.
+    # Inner names get a prefix, so that no two are equal; inputs and outputs keep theirs.
     parts = [
         network,
         onnx.compose.add_prefix(head, "head/", rename_inputs=False, rename_outputs=False),
@@ -111,7 +111,7 @@ def _merge(network: ModelProto, head: ModelProto) -> ModelProto:
         ) from error
     first.ir_version = second.ir_version = max(first.ir_version, second.ir_version)
     if first.ByteSize() + second.ByteSize() > LARGEST_ONNX:
-        raise BackboneError("backbone and model have more than 2 GB together; expected less")
+        raise BackboneError("backbone and model exceed 2 GB together; expected less: ONNX's limit")
     return onnx.compose.merge_models(first, second, io_map=[("backbone/made", FEATURES)])
 
 

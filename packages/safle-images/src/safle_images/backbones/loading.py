@@ -1,9 +1,8 @@
 """The default backbone or an ONNX file -> a backbone, ready to run and with its identity.
 
-A network is always run in calls of one shape. A matrix product may add up in another order when
-its shape changes. Every call therefore has the same number of images, filled up with zeros, so that
-an image's features depend on its pixels alone: not on the batch it came in, nor on the images
-beside it.
+A matrix product may add up in another order when its shape changes. Every call of a network
+therefore has the same number of images, filled up with zeros, so that an image's features depend
+on its pixels alone: not on its batch, nor on the images beside it.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ from safle_images.backbones.default import DEFAULT, PREPROCESSING, SOURCE, expor
 from safle_images.backbones.preprocessing import Preprocessing
 
 DECLARED = "safle.preprocessing"
-"""Under this name an ONNX file's metadata declare its preprocessing, as JSON."""
+"""The metadata of an ONNX file declare its preprocessing under this name, as JSON."""
 LARGEST_ONNX = 2**31 - 1
 CPU_BATCH = 8
 """Larger batches leave the cache and are no faster."""
@@ -33,14 +32,14 @@ Floats = NDArray[np.float32]
 
 
 class OnnxNetwork:
-    """A network in ONNX Runtime, on one thread: callers bring their own.
+    """A network in ONNX Runtime; a call runs on its caller's thread alone.
 
-    Two calls at a time on a thread each are faster than one call on two threads.
+    Two calls on a thread each are faster than one call on two threads.
 
     Attributes
     ----------
-    slots : images per call, no more and no fewer
-    used : how many of them, from the first, may hold images
+    slots : images in every call
+    used : how many slots, from the first on, may hold images
     output : the name of the features in the file
     """
 
@@ -54,16 +53,16 @@ class OnnxNetwork:
         on_gpu = device != "cpu" and GPU in onnxruntime.get_available_providers()
         if device == "gpu" and not on_gpu:
             raise BackboneError(
-                "ONNX Runtime finds no GPU; leave --device out, or install onnxruntime-gpu in the "
-                "place of onnxruntime"
+                "ONNX Runtime finds no GPU; leave --device out, or install onnxruntime-gpu "
+                "instead of onnxruntime"
             )
         providers = [(GPU, GPU_SETTINGS)] if on_gpu else ["CPUExecutionProvider"]
         try:
             self._session = onnxruntime.InferenceSession(str(model), options, providers=providers)
         except Exception as error:  # ONNX Runtime's errors share no base class
             raise BackboneError(
-                f"{where}: ONNX Runtime cannot load it ({str(error)[:300]}); expected a whole "
-                "ONNX file"
+                f"{where}: ONNX Runtime cannot load it ({str(error)[:300]}); expected a "
+                "complete ONNX file"
             ) from error
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         self._where = where
@@ -71,24 +70,24 @@ class OnnxNetwork:
         names = [output.name for output in outputs]
         self.output = "features" if "features" in names else names[0]
         declared = inputs[0].shape[0]
-        usual = GPU_BATCH if on_gpu else CPU_BATCH
-        self.slots = self.used = declared if isinstance(declared, int) else usual
+        default = GPU_BATCH if on_gpu else CPU_BATCH
+        self.slots = self.used = declared if isinstance(declared, int) else default
 
     @property
     def side(self) -> int | None:
-        """Pixels of the input's sides, if the file says so."""
+        """Pixels of the input's sides, if the file declares them."""
         declared = self._session.get_inputs()[0].shape[2]
         return declared if isinstance(declared, int) else None
 
     def __call__(self, images: Floats) -> Floats:
         """Features, (slots, feature_dim), of images, (slots, 3, side, side)."""
         try:
-            (found,) = self._session.run([self.output], {self._input: images})
+            (output,) = self._session.run([self.output], {self._input: images})
         except Exception as error:
             raise BackboneError(
                 f"{self._where}: ONNX Runtime failed: {str(error)[:300]}"
             ) from error
-        features = np.asarray(found)
+        features = np.asarray(output)
         if features.ndim > 2 and features.size == features.shape[0] * features.shape[1]:
             features = features.reshape(features.shape[:2])
         if features.ndim != 2 or len(features) != len(images) or features.dtype.kind != "f":
@@ -100,9 +99,9 @@ class OnnxNetwork:
 
 
 def settle_slots(network: OnnxNetwork, side: int) -> int:
-    """Find out whether a network treats every place in a call alike; its feature count.
+    """Test whether a network treats all slots alike; return its number of features.
 
-    If it does not, only the first place is used, and an image's features are still its own.
+    If it does not, only the first slot is used, so that features do not depend on other images.
     """
     noise = np.random.default_rng(0).standard_normal((3, side, side), np.float32)
     features = network(np.broadcast_to(noise, (network.slots, *noise.shape)).copy())
@@ -114,7 +113,7 @@ def settle_slots(network: OnnxNetwork, side: int) -> int:
 
 
 def _image_input(inputs: list[Any], where: str) -> str:
-    """The name of the one input, if images fit it; sizes left open are names or None."""
+    """The name of the only input, which must take images; an open size is a name or None."""
     shape = inputs[0].shape if len(inputs) == 1 and inputs[0].type == "tensor(float)" else []
     if len(shape) != 4 or (isinstance(shape[1], int) and shape[1] != 3):
         found = ", ".join(f"{node.name} {node.type} {node.shape}" for node in inputs)
@@ -166,13 +165,14 @@ def load_backbone(name: str, *, device: str = "auto") -> Backbone:
             "timm:NAME -o FILE.onnx' makes one of any network of timm"
         )
     else:
-        # First: ONNX Runtime would read whatever files the model names.
-        others, declared = external_files(path), declared_preprocessing(path)
-        if declared is None or others:
-            found = f"has weights in {others[0]!r}" if others else "declares no preprocessing"
+        # Checked first: ONNX Runtime would read any file that the model names.
+        external = external_files(path)
+        declared = declared_preprocessing(path)
+        if declared is None or external:
+            found = f"has weights in {external[0]!r}" if external else "declares no preprocessing"
             raise BackboneError(
-                f"{path}: {found}; expected one file that says how its images are prepared: make "
-                f"it once for all with 'safle backbones export {path} --resize ... -o FILE.onnx'"
+                f"{path}: {found}; expected one file that declares its preprocessing: make "
+                f"one with 'safle backbones export {path} --resize ... -o FILE.onnx'"
             )
         source, preprocessing = f"onnx weights={digest_of(path)} {declared}", declared
     network = OnnxNetwork(path, where=str(path), device=device)
@@ -186,18 +186,18 @@ def load_backbone(name: str, *, device: str = "auto") -> Backbone:
 
 
 def declared_preprocessing(path: Path) -> Preprocessing | None:
-    """What an ONNX file's metadata say."""
+    """The preprocessing in an ONNX file's metadata; None if there is none."""
     declared = {entry.key: entry.value for entry in _read_onnx(path).metadata_props}
     text = declared.get(DECLARED)
     return None if text is None else Preprocessing.from_json(text, where=str(path))
 
 
 def stamp_preprocessing(path: Path, preprocessing: Preprocessing, target: Path) -> None:
-    """Write an ONNX file with a declared preprocessing, all weights inside."""
+    """Write a copy of an ONNX file that declares its preprocessing and holds all its weights."""
     external_files(path)
     model = onnx.load(path)
     if model.ByteSize() > LARGEST_ONNX:
-        raise BackboneError(f"{path} has more than 2 GB of weights, which one file cannot hold")
+        raise BackboneError(f"{path} has more than 2 GB of weights; expected less: ONNX's limit")
     kept = {entry.key: entry.value for entry in model.metadata_props}
     del model.metadata_props[:]
     onnx.helper.set_model_props(model, kept | {DECLARED: preprocessing.to_json()})
@@ -211,12 +211,12 @@ def digest_of(path: Path) -> str:
 
 
 def external_files(path: Path) -> list[str]:
-    """The names of the files that tensors are in, each a regular file beside the model."""
+    """The names of the files beside a model that hold its weights; other places are refused."""
     outside = (t for t in _tensors(_read_onnx(path)) if t.data_location)
     names = {e.value for tensor in outside for e in tensor.external_data if e.key == "location"}
     for name in names:
         place = path.parent / name
-        # A name and nothing more: neither a folder, a way out, nor a link to elsewhere.
+        # A path or a link could lead to any file of the machine.
         if Path(name).name != name or place.is_symlink() or not place.is_file():
             raise BackboneError(
                 f"{path}: has weights in {name!r}, which is not a regular file beside it; expected "

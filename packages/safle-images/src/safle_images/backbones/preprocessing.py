@@ -1,4 +1,4 @@
-"""Preprocessing: decoded pixels -> what a network was trained on.
+"""Preprocessing: decoded pixels -> a network's input, as in its training.
 
 The shorter side is resized to ``resize`` pixels, the ``crop`` x ``crop`` middle is taken, and
 every value x of channel c becomes ``(x - mean_c) / deviation_c`` with x in 0..255. That is
@@ -20,7 +20,7 @@ from safle.errors import BackboneError
 INTERPOLATIONS = ("bilinear", "bicubic")
 LARGEST_SIDE = 4096
 LONGEST = 8
-"""Times the shorter side; what lies further out is cut off first, for it is never seen."""
+"""The longer side over the shorter; the ends beyond it are cut off first: no crop shows them."""
 Triple = tuple[float, float, float]
 _TRIPLES = ("mean", "deviation")
 Pixels = NDArray[np.uint8]
@@ -63,12 +63,12 @@ class Preprocessing:
                 raise BackboneError(f"{name} {values}; expected three numbers, for values 0 to 255")
         if min(self.deviation) <= 0:
             raise BackboneError(f"deviations {self.deviation}; expected positive numbers")
-        # No network has seen values of up to a thousand, but many papers list 0.485, 0.456, ...
+        # Many papers list 0.485, 0.456, ...: with values 0 to 255, inputs would reach a thousand.
         if max(map(abs, self.mean)) < 1 and max(self.deviation) < 1:
-            times = [_listed(times_255(three)) for three in (self.mean, self.deviation)]
+            mean, deviation = (_listed(times_255(v)) for v in (self.mean, self.deviation))
             raise BackboneError(
                 f"mean {_listed(self.mean)} and deviation {_listed(self.deviation)} are of values "
-                f"0 to 1; expected those of values 0 to 255: mean {times[0]}, deviation {times[1]}"
+                f"0 to 1; expected those of values 0 to 255: mean {mean}, deviation {deviation}"
             )
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Preprocessing:
         )
 
     def to_json(self) -> str:
-        """As an ONNX file declares it, under ``safle.preprocessing``."""
+        """The JSON that an ONNX file declares under ``safle.preprocessing``."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -114,7 +114,7 @@ class Preprocessing:
 
     @cached_property
     def _values(self) -> NDArray[np.float32]:
-        # Looked up, not computed: 256 values a channel, the same on every machine.
+        # A table of 256 values per channel: the same numbers on every machine.
         levels = np.arange(256.0)
         mean, deviation = np.array(self.mean), np.array(self.deviation)
         return ((levels - mean[:, None]) / deviation[:, None]).astype(np.float32)

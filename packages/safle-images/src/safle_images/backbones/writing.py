@@ -1,6 +1,6 @@
-"""Images -> a features file: resumable on the way, whole or not there at the end.
+"""Images -> a features file, by a run that can be resumed; the file appears when it is complete.
 
-An unfinished run is ``<output>.partial``, a sealed file.
+The journal of an unfinished run is ``<output>.partial``, a sealed file.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ DEFAULT_SHARE = 0.01
 _TABLES = {"run": ("header",), "entries": ("about", "data")}
 _UNUSABLE = (
     "the journal of an unfinished run cannot be used ({error}); if another run is writing the same "
-    "output, wait for it or choose another output; make room if the disk is full; else delete it "
-    "to begin again"
+    "output, wait for it or choose another output; make room if the disk is full; otherwise delete "
+    "it to begin again"
 )
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a features file holds and how it came about.
+    """Facts about a features file and the run that wrote it.
 
     Attributes
     ----------
     samples : rows
-    classes : how many; 0 if there are no labels
+    classes : number of classes; 0 if there are no labels
     unreadable : name and reason of images that could not be read, in the source's order
     report : the text file that lists them, one per line: name, tab, reason
     resumed : images that an earlier, interrupted run had done
@@ -62,13 +62,13 @@ def write_features(
 ) -> Written:
     """Write the features of all images that can be read.
 
-    A run that was interrupted goes on where it stopped, if images and backbone are the same.
+    An interrupted run goes on where it stopped, if images and backbone are the same.
 
     Parameters
     ----------
-    batch : images that a worker takes at a time; the file does not depend on it
+    batch : images per task of a worker; the file does not depend on it
     workers : threads; the file does not depend on them
-    max_unreadable : share of unreadable images above which it is an error
+    max_unreadable : the largest share of unreadable images; with more, the run fails
     advance : called with the number of images done
     note : called with remarks for the user
     """
@@ -77,14 +77,14 @@ def write_features(
     with Journal(output, header) as journal:
         resumed = journal.images
         if journal.discarded:
-            note("an unfinished run with other images or another backbone was begun again")
+            note("starting again: the unfinished run had other images or another backbone")
         elif resumed:
             note(f"resuming: {resumed:,} of {len(images):,} images are done")
         _check_share(journal.unreadable, max_unreadable, len(images), report)
         advance(resumed)
         for part in extract(images.records(resumed), backbone, batch=batch, workers=workers):
             journal.append(part, np.ascontiguousarray(part.features, dtype="<f4").tobytes())
-            # Not at the end: a wrong folder should not cost an hour.
+            # After every batch: a wrong folder should not cost an hour.
             _check_share(journal.unreadable, max_unreadable, len(images), report)
             advance(journal.images)
         labels = _all_or_none(journal.labels)
@@ -99,56 +99,55 @@ def write_features(
         _write_report(journal.unreadable, report)
         journal.remove()
     classes = len({*labels}) if labels is not None else 0
-    found = journal.unreadable
-    return Written(len(journal.names), classes, found, report, resumed)
+    return Written(len(journal.names), classes, journal.unreadable, report, resumed)
 
 
-def _check_share(found: list[tuple[str, str]], most: float, total: int, report: Path) -> None:
-    if len(found) > most * total:
-        _write_report(found, report)
-        name, reason = found[0]
+def _check_share(unreadable: list[tuple[str, str]], most: float, total: int, report: Path) -> None:
+    if len(unreadable) > most * total:
+        _write_report(unreadable, report)
+        name, reason = unreadable[0]
         raise ImageError(
-            f"{len(found):,} unreadable images so far, more than {most:.3g} of {total:,} "
-            f"(--max-unreadable): {name}: {reason}; all are in {report}"
+            f"{len(unreadable):,} unreadable images; expected at most a share of {most:.3g} of "
+            f"{total:,} (--max-unreadable): {name}: {reason}; {report} lists all"
         )
 
 
-def _write_report(found: list[tuple[str, str]], report: Path) -> None:
-    """List what could not be read; none, and no old list, if everything could."""
-    lines = [f"{printable(name)}\t{printable(reason)}\n" for name, reason in found]
+def _write_report(unreadable: list[tuple[str, str]], report: Path) -> None:
+    """Write the list of unreadable images, or delete an old list if there are none."""
+    lines = [f"{printable(name)}\t{printable(reason)}\n" for name, reason in unreadable]
     if lines:
         atomic.write_text(report, "".join(lines))
     else:
         report.unlink(missing_ok=True)
 
 
-def _all_or_none(found: list[Label]) -> list[str | int] | None:
-    known = [label for label in found if label is not None]
-    if known and len(known) < len(found):
-        unknown = len(found) - len(known)
+def _all_or_none(labels: list[Label]) -> list[str | int] | None:
+    known = [label for label in labels if label is not None]
+    if known and len(known) < len(labels):
+        unknown = len(labels) - len(known)
         raise ImageError(
-            f"{unknown:,} of {len(found):,} images have no label; expected all or none"
+            f"{unknown:,} of {len(labels):,} images have no label; expected labels for all or none"
         )
     return known or None
 
 
 class Journal:
-    """An unfinished run; opened, it stands where the last one with the same ``header`` stopped.
+    """The batches that an unfinished run has finished.
 
-    An entry is some images that are done, with what came of them. It is there whole or not at all,
-    so a kill at any moment loses at most what was in flight.
+    A run with the same ``header`` goes on after the last entry. An entry holds one batch and is
+    written in one transaction: a run that is killed loses only the batches in progress.
 
     Parameters
     ----------
-    output : the file to be
-    header : what must be equal for a run to be the same: images, backbone
+    output : the features file that the run writes
+    header : identifies the run: its images and its backbone
 
     Attributes
     ----------
-    images : images that are done, readable or not
-    names, labels : of the rows that are kept
-    unreadable : name and reason
-    discarded : an unfinished run of something else was found and dropped
+    images : number of finished images, readable or not
+    names, labels : of the readable images
+    unreadable : name and reason of the others
+    discarded : whether the journal of another run was found and deleted
     """
 
     def __init__(self, output: Path, header: dict[str, Any]) -> None:
@@ -159,19 +158,19 @@ class Journal:
         self.unreadable: list[tuple[str, str]] = []
         text = json.dumps(header, sort_keys=True)
         self._open()
-        found = [row[1] for row in self._file.rows("run")]
-        self.discarded = found not in ([], [text])
+        headers = [row[1] for row in self._file.rows("run")]
+        self.discarded = headers not in ([], [text])
         if self.discarded:
             self.remove()
             self._open()
-        if found != [text]:
+        if headers != [text]:
             with self._file.transaction():
                 self._file.append("run", text)
         for _, about, _ in self._file.rows("entries"):
             self._count(about)
 
     def _open(self) -> None:
-        # Alone: another run would take this one's journal for an old one, and delete it.
+        # Alone: a second run would take this journal for an old one, and delete it.
         self._file = SealedFile(self.path, _TABLES, alone=True, message=_UNUSABLE)
 
     def __enter__(self) -> Self:
@@ -180,20 +179,20 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def append(self, part: Batch, data: bytes) -> None:
-        """Add an entry behind those there are; ``data`` stand for the batch's features."""
-        about = json.dumps([part.images, part.names, part.labels, part.unreadable])
+    def append(self, batch: Batch, data: bytes) -> None:
+        """Add an entry for a batch; ``data`` are its features."""
+        about = json.dumps([batch.images, batch.names, batch.labels, batch.unreadable])
         with self._file.transaction():
             self._file.append("entries", about, data)
         self._count(about)
 
     def data(self) -> Iterator[bytes]:
-        """The data of all entries, one behind the other."""
+        """The data of all entries, in order."""
         for _, _, data in self._file.rows("entries"):
             yield data
 
     def remove(self) -> None:
-        """Delete it: the run is finished."""
+        """Delete the journal."""
         self._file.close()
         self.path.unlink(missing_ok=True)
 

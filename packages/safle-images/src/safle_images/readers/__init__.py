@@ -1,7 +1,7 @@
-"""Images: folders, archives and data sets as distributed -> encoded files and labels -> pixels.
+"""Readers: folders, archives and data sets -> encoded images and labels -> pixels.
 
-What a client with photographs starts from. A source is listed once and then streamed: an
-image is in memory while it is used, and nothing is ever unpacked to disk or unpickled.
+A reader lists a source once and then streams it: an image is in memory only while it is used, and
+nothing is unpacked to disk or unpickled.
 """
 
 import os
@@ -51,14 +51,13 @@ def open_images(
     Returns
     -------
     source : ImageSource
-        Sorted by name; a .csv and a data set keep their own order. Labels that
-        are text are integers if all of them are; a data set's numbers become names if it
-        declares them.
+        Images sorted by name, or in the order of the .csv file or data set. Labels of a .csv file
+        become integers if all are integers; those of a data set become names if it declares them.
 
     Raises
     ------
     ImageError
-        Nothing can be used. A single file that cannot be read is found when it is decoded.
+        The source cannot be used. A single unreadable file raises only when it is decoded.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""An encoded image -> uint8 pixels (height, width, 3), as torchvision's users expect them.
+"""An encoded image -> uint8 pixels (height, width, 3), as torchvision gives them.
 
 Pillow's ``convert("RGB")`` converts every image, as it did the images that backbones were trained
 on, with these additions and exceptions:
@@ -24,9 +24,9 @@ from safle.errors import ImageError
 from safle_images.readers.sources import Unreadable
 
 MOST_PIXELS = 89_478_485
-"""Above this Pillow itself warns of a decompression bomb."""
+"""Above this number Pillow itself warns of a decompression bomb."""
 
-# Not all that Pillow can read: its EPS reader, for one, runs Ghostscript.
+# Pillow reads more formats, but its EPS reader, for example, runs Ghostscript.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF")
 
 
@@ -79,7 +79,9 @@ def decode(data: bytes | NDArray[np.uint8], *, most_pixels: int = MOST_PIXELS) -
         ) from None
     # Hostile bytes can make a decoder raise any exception.
     except Exception as error:
-        raise ImageError(f"cannot be decoded ({error}); it is broken or cut short") from error
+        raise ImageError(
+            f"cannot be decoded ({error}); expected a complete image: copy it again"
+        ) from error
 
 
 def _check_size(width: int, height: int, most_pixels: int) -> None:

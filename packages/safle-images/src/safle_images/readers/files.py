@@ -1,7 +1,7 @@
 """Image files in a folder or a zip: listed once, then streamed, never unpacked.
 
-Sizes, names and kinds are checked before anything is read. (fsspec would read both as well, but
-keeps the last of two members with one name.)
+`Files` checks names, sizes and kinds before it reads anything. (fsspec reads folders and zips too,
+but silently keeps only the last of two members with one name.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUFFIXES = frozenset(
     ]
 )
 _OUTSIDE = re.compile("/|[A-Za-z]:/")
-# What the standard library raises for what is broken or packed in an unknown way.
+# The standard library raises these for broken files and unknown compressions.
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, KeyError),
     *(OSError, EOFError, NotImplementedError, RuntimeError, ValueError),
@@ -41,16 +41,16 @@ class Member(NamedTuple):
     Attributes
     ----------
     name : with forward slashes, in the same letters on every machine
-    at : its path, or its name in a zip
+    location : its path on disk, or its name in the zip
     """
 
     name: str
     size: int
-    at: str
+    location: str
 
 
 class Files:
-    """The regular files of a folder or a zip, sorted by name; of a folder, perhaps some of them."""
+    """The regular files of a folder or a zip, sorted by name; or the given ``members`` alone."""
 
     def __init__(self, path: Path, *, most_bytes: int, members: list[Member] | None = None) -> None:
         self.path = path
@@ -74,28 +74,28 @@ class Files:
                 raise ImageError(f"{path}: has {member.name} twice; expected every name once")
             seen.add(member.name)
 
-    def contents(self, wanted: Sequence[Member]) -> Iterator[bytes]:
-        """The bytes of each wanted member, or `Unreadable` in its place."""
+    def contents(self, members: Sequence[Member]) -> Iterator[bytes]:
+        """The bytes of each member, or `Unreadable` in its place."""
         if not self.path.is_dir() and _status_of(self.path) != self._status:
-            raise ImageError(f"{self.path}: changed since it was listed; start again")
+            raise ImageError(f"{self.path}: changed while it was read; run the command again")
         with self._reader() as read:
-            for member in wanted:
+            for member in members:
                 try:
                     data = read(member)
                 except _BROKEN as error:
                     yield Unreadable(f"cannot be read: {getattr(error, 'strerror', None) or error}")
                     continue
-                lost = f"no longer has the {member.size} bytes it was listed with; list it again"
-                yield data if len(data) == member.size else Unreadable(lost)
+                changed = f"no longer has the {member.size} bytes it had at first; run it again"
+                yield data if len(data) == member.size else Unreadable(changed)
 
     @contextmanager
     def _reader(self) -> Iterator[Callable[[Member], bytes]]:
-        """What reads a member: its bytes, and one more if there is one."""
+        """A function that reads a member, and one byte more if the file has grown."""
         if self.path.is_dir():
-            yield lambda member: _read(open(member.at, "rb"), member.size + 1)  # noqa: PTH123, SIM115
+            yield lambda member: _read(open(member.location, "rb"), member.size + 1)  # noqa: PTH123, SIM115
         else:
             with _opened(self.path) as archive:
-                yield lambda member: _read(archive.open(member.at), member.size + 1)
+                yield lambda member: _read(archive.open(member.location), member.size + 1)
 
 
 def _read(file: IO[bytes], size: int) -> bytes:
@@ -109,7 +109,7 @@ def _status_of(path: Path) -> tuple[int, int]:
 
 
 def _list_folder(path: Path) -> Iterator[Member]:
-    """All files below a folder; links are followed, but not in circles."""
+    """All files below a folder; it follows links, but not in circles."""
 
     def refuse(error: OSError) -> None:
         raise ImageError(f"{error.filename}: cannot be listed: {error.strerror}") from error
@@ -122,16 +122,16 @@ def _list_folder(path: Path) -> Iterator[Member]:
             if not above.startswith(os.path.realpath(f"{folder}/{name}") + os.sep)
         ]
         for file in files:
-            at = f"{folder}/{file}"
-            name = plain_name(at.removeprefix(f"{path}/"))
+            location = f"{folder}/{file}"
+            name = plain_name(location.removeprefix(f"{path}/"))
             try:
-                status = os.stat(at)  # noqa: PTH116 (a Path for each is slow)
+                status = os.stat(location)  # noqa: PTH116 (a Path for each is slow)
             except OSError as error:
                 if is_image(name) and not is_hidden(name):
-                    raise ImageError(f"{at}: cannot be read: {error.strerror}") from error
+                    raise ImageError(f"{location}: cannot be read: {error.strerror}") from error
                 continue
             if _is_wanted(path, name, stat.S_ISREG(status.st_mode), "remove it"):
-                yield Member(name, status.st_size, at)
+                yield Member(name, status.st_size, location)
 
 
 def _zip_member(path: Path, info: zipfile.ZipInfo) -> Member | None:
@@ -139,7 +139,7 @@ def _zip_member(path: Path, info: zipfile.ZipInfo) -> Member | None:
     raw = info.filename.replace("\\", "/")
     name = _inner_name(raw, archive=path)
     is_file = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
-    hint = "make the zip again with what it links to"
+    hint = "make the zip again with the file that it links to"
     if raw.endswith("/") or not name or not _is_wanted(path, name, is_file, hint):
         return None
     if info.flag_bits & 1:
@@ -155,22 +155,22 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     except ImageError:
         raise
     except _BROKEN as error:
-        raise ImageError(f"{path}: not a whole zip file ({error}); copy it again") from error
+        raise ImageError(f"{path}: not a complete zip file ({error}); copy it again") from error
 
 
 def _inner_name(raw: str, *, archive: Path) -> str:
-    """The name of an archive's member, refused if it leads out of the archive."""
+    """The plain name of a member; a name that leads out of the archive is refused."""
     parts = [part for part in plain_name(raw).split("/") if part not in ("", ".")]
     if _OUTSIDE.match(raw) or ".." in parts:
         raise ImageError(
             f"{archive}: has a member called {raw!r}; expected names inside the archive: "
-            "do not unpack it, and ask whoever made it for another"
+            "do not unpack it; get another from its author"
         )
     return "/".join(parts)
 
 
 def _is_wanted(path: Path, name: str, is_file: bool, hint: str) -> bool:
-    """Whether something is a file that anybody put there; an image must be one."""
+    """Whether an entry is a regular file and not hidden; an image must be a regular file."""
     if is_hidden(name):
         return False
     if not is_file and is_image(name):
@@ -179,7 +179,7 @@ def _is_wanted(path: Path, name: str, is_file: bool, hint: str) -> bool:
 
 
 def is_image(name: str) -> bool:
-    """Whether a name ends like an image's."""
+    """Whether a name has the suffix of an image."""
     dot = name.rfind(".")
     return dot >= 0 and name[dot:].lower() in SUFFIXES
 
@@ -190,19 +190,19 @@ def is_hidden(name: str) -> bool:
 
 
 def plain_name(raw: str) -> str:
-    """A file's name as text that every machine agrees on.
+    """A file's name as text that is the same on every machine.
 
-    macOS decomposes letters with accents and others do not, and a class must have
-    one name. Bytes that are not UTF-8 become escapes.
+    Only macOS decomposes letters with accents, and a class must have one name. Bytes that are
+    not UTF-8 become escapes.
     """
     text = raw.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return unicodedata.normalize("NFC", text)
 
 
 def path_inside(folder: Path, name: str) -> Path | None:
-    """Where a list in ``folder`` says that a file is; None if that leads out of the folder.
+    """The path of a file that a list in ``folder`` names; None if it leads out of the folder.
 
-    A link inside the folder may lead anywhere: it is the owner's, the list may not be.
+    A link inside the folder may lead anywhere: the folder's owner made it, a stranger the list.
     """
     if "\0" in name:
         return None

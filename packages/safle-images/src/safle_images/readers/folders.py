@@ -1,4 +1,4 @@
-"""Files of images with a label each: by their folders, or by a CSV file.
+"""Image files, labelled by their folders or by a CSV file.
 
 ``data/train/cat/1.jpg`` is a cat to train with, in a folder on disk and in a zip alike.
 """
@@ -34,7 +34,7 @@ def _source(
 
 
 def open_folders(path: Path, selection: Selection) -> ImageSource:
-    """Images in class folders, wherever the folders are kept."""
+    """Images in class folders, in a folder or a zip."""
     files = Files(path, most_bytes=selection.most_bytes)
     members = [member for member in files.members if is_image(member.name)]
     if not members and path.is_dir() and any(m.name.endswith(".parquet") for m in files.members):
@@ -61,12 +61,12 @@ def open_folders(path: Path, selection: Selection) -> ImageSource:
 
 
 class Arrangement(NamedTuple):
-    """Where in a path its class stands, and whether a split stands before it.
+    """Which folder of a path names the class, and whether the folder above names a split.
 
     Attributes
     ----------
-    level : how many leading folders all images have in common and mean nothing
-    has_splits : the folders at ``level`` are splits, and classes stand below them
+    level : number of leading folders that hold all images and are ignored
+    has_splits : whether the folders at ``level`` are splits, with class folders in them
     """
 
     level: int
@@ -78,16 +78,16 @@ class Arrangement(NamedTuple):
 
     def label(self, name: str) -> str | None:
         """The class that an image belongs to; None if no folder names one."""
-        at = self.level + self.has_splits
-        parts = name.split("/", at + 1)
-        return parts[at] if len(parts) > at + 1 else None
+        level = self.level + self.has_splits
+        parts = name.split("/", level + 1)
+        return parts[level] if len(parts) > level + 1 else None
 
 
 def arrange(names: Sequence[str]) -> Arrangement:
     """Find the splits and classes of images by their names.
 
-    A folder that holds everything is passed over, unless it is called like a
-    split or images lie directly in it: then it is the only class.
+    A folder that holds all images is ignored, unless it is named like a split, or images lie
+    directly in it: then it is the only class.
     """
     level = 0
     while True:
@@ -101,20 +101,20 @@ def arrange(names: Sequence[str]) -> Arrangement:
 
 
 def _folder_labels(arrangement: Arrangement, names: Sequence[str], where: Path) -> list[Label]:
-    """The class of each image: all have one, or none has."""
+    """The class of each image; None for all if no image is in a class folder."""
     labels: list[Label] = [arrangement.label(name) for name in names]
     bare = [name for name, label in zip(names, labels, strict=True) if label is None]
     if bare and len(bare) < len(names):
         raise ImageError(
-            f"{where}: {counted(len(bare), 'image')} of {len(names)} in no class folder, such as "
-            f"{bare[0]}; expected every image in a folder named after its class: move or remove "
+            f"{where}: {counted(len(bare), 'image')} of {len(names)} not in a class folder, such "
+            f"as {bare[0]}; expected every image in a folder named after its class: move or remove "
             f"{'it' if len(bare) == 1 else 'them'}"
         )
     return labels
 
 
 def open_list(path: Path, selection: Selection) -> ImageSource:
-    """The images that a CSV file lists, in its order; every one must be there."""
+    """The images that a CSV file lists, in its order; every file must exist."""
     rows = _read_rows(path, selection)
     split = selection.choose_split(path, (row.split for row in rows))
     rows = [row for row in rows if row.split == split]
@@ -125,16 +125,17 @@ def open_list(path: Path, selection: Selection) -> ImageSource:
 
 
 def _listed_member(path: Path, row: _Row) -> Member:
-    place, below = path_inside(path.parent, row.image), path.parent.resolve()
+    place = path_inside(path.parent, row.image)
+    root = path.parent.resolve()
     if place is None:
         raise ImageError(
-            f"{path}: row {row.number} names {row.image!r}, which is not below {below}; move the "
+            f"{path}: row {row.number} names {row.image!r}, which is not below {root}; move the "
             "list to a folder above all images"
         )
     if not place.is_file():
         raise ImageError(
-            f"{path}: row {row.number} names {place}, which is not there or not a regular file; "
-            f"paths begin at {below}"
+            f"{path}: row {row.number} names {place}, which does not exist or is not a regular "
+            f"file; paths are relative to {root}"
         )
     return Member(plain_name(row.image), place.stat().st_size, str(place))
 
@@ -147,36 +148,36 @@ class _Row(NamedTuple):
 
 
 def _read_rows(path: Path, selection: Selection) -> list[_Row]:
-    """All rows of a CSV file, each with a path and, where there is a column, a label."""
+    """All rows of a CSV file, each with a path and, if the file has the column, a label."""
     try:
         with path.open(encoding="utf-8-sig") as file:
             separator = max(",;\t", key=file.readline().count)
-        # Text stays text: a class may be called NA, or 007.
+        # Cells stay text: a class may be called NA, or 007.
         frame = pl.read_csv(path, infer_schema=False, separator=separator, glob=False)
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         raise ImageError(
-            f"{path}: not a .csv file of UTF-8 text with a header and rows of as many cells"
+            f"{path}: not a .csv file; expected UTF-8 text, a header and rows of as many cells"
         ) from None
     if not len(frame):
-        raise ImageError(f"{path}: has no rows below its header; expected one per image")
+        raise ImageError(f"{path}: has no rows below its header; expected one row per image")
     image = _image_column(path, frame.columns, selection.image_column)
     others = [name for name in frame.columns if name not in (image, "split")]
     label = selection.label_of(path, others)
     split = "split" if "split" in frame.columns else None
-    found = []
+    columns = []
     for what, column in (("path", image), ("label", label), ("split", split)):
         cells: list[str | None] = [None] * len(frame)
         if column is not None:
             cells = frame[column].fill_null("").str.strip_chars().to_list()
         if "" in cells:
             raise ImageError(f"{path}: row {cells.index('') + 1} has no {what}; expected one")
-        found.append(cells)
-    rows = enumerate(zip(*found, strict=True), 1)
-    return [_Row(at, str(name), label, split) for at, (name, label, split) in rows]
+        columns.append(cells)
+    rows = enumerate(zip(*columns, strict=True), 1)
+    return [_Row(number, str(name), label, split) for number, (name, label, split) in rows]
 
 
 def _typed(labels: Sequence[str | None], where: Path) -> list[Label]:
-    """Labels from text, of which all or none are there: integers if every one is."""
+    """Labels as integers if all are integers, else as text; all None stay None."""
     texts = [label for label in labels if label is not None]
     try:
         return parse_labels(texts, where=str(where)).tolist() if texts else list(labels)
@@ -184,8 +185,8 @@ def _typed(labels: Sequence[str | None], where: Path) -> list[Label]:
         raise ImageError(str(error)) from None
 
 
-def _image_column(path: Path, header: list[str], wanted: str | None) -> str:
-    names = (wanted,) if wanted is not None else IMAGE_COLUMNS
+def _image_column(path: Path, header: list[str], name: str | None) -> str:
+    names = (name,) if name is not None else IMAGE_COLUMNS
     found = next((name for name in names if name in header), None)
     if found is None:
         raise ImageError(

@@ -1,9 +1,8 @@
 """Hugging Face ``datasets``: Parquet files of images, and any data set by name (``hf:NAME``).
 
-What lies on this machine is streamed and leaves no copy, a data set of the hub is memory-mapped
-from the library's own cache. Nothing is decoded by the library, no code of a data set is ever run
-(the library has given up loading scripts and pickles; a test watches over it), and local files are
-read without network.
+The library streams local files, without a copy and without network, and memory-maps a data set of
+the hub from its own cache. It decodes nothing, and never runs code of a data set (it no longer
+loads scripts and pickles; a test checks that).
 """
 
 import glob
@@ -28,7 +27,7 @@ _READERS = frozenset({"arrow", "cache", "imagefolder", "parquet"})
 _BATCH = 32
 """Rows of a Parquet file that are in memory at a time."""
 Load = Callable[[list[str] | None], Any]
-"""Gives the data set with the named columns only, its images as they are encoded."""
+"""Columns, or None for all -> the data set with these columns, its images still encoded."""
 
 
 def open_dataset(name: str, selection: Selection) -> ImageSource:
@@ -37,7 +36,7 @@ def open_dataset(name: str, selection: Selection) -> ImageSource:
     if not Path(name).exists():
         where, _, split = name.partition(":")
     if split and selection.split not in (None, split):
-        raise ImageError(f"{name}: --split says {selection.split!r}; say it once")
+        raise ImageError(f"{name}: --split says {selection.split!r}; name one split only")
     with _reading(where):
         splits = _splits(where)
     chosen = replace(selection, split=split or selection.split).choose_split(where, splits)
@@ -48,10 +47,10 @@ def open_dataset(name: str, selection: Selection) -> ImageSource:
         image = _image_column(where, features, selection)
         label = _label_column(where, features, image, selection)
         classes = getattr(features.get(label), "names", None)
-        # One pass over the labels: a broken file is found now and not in an hour.
+        # Reading all labels finds a broken file now and not in an hour.
         labels = [_read_label(where, row.get(label), classes) for row in load([label or image])]
     place = Path(where)
-    names = [f"{place.name}/{at:08d}" for at in range(len(labels))]
+    names = [f"{place.name}/{row:08d}" for row in range(len(labels))]
     sizes = [(path.name, path.stat().st_size) for path in _files(where)]
     root = place if place.exists() else Path(_library().config.HF_CACHE_HOME)
     cells = _Cells(root.parent if root.is_file() else root, selection.most_bytes)
@@ -59,77 +58,77 @@ def open_dataset(name: str, selection: Selection) -> ImageSource:
     def read(start: int) -> Iterator[bytes]:
         with _reading(where):
             for row in load([image]).skip(start) if start < len(labels) else ():
-                yield cells.data(row[image])
+                yield cells.read(row[image])
 
     return ImageSource(f"data set {where}", chosen, names, labels, [*sizes, image, label], read)
 
 
 class _Cells(NamedTuple):
-    """What a column of images may hold: bytes, or names of files in a folder."""
+    """Reads the cells of a column of images: bytes, or names of files in ``folder``."""
 
     folder: Path
     most_bytes: int
 
-    def data(self, cell: Any) -> bytes:
+    def read(self, cell: Any) -> bytes:
         if not isinstance(cell, dict):
             cell = {"path" if isinstance(cell, str) else "bytes": cell}
         data, path = cell.get("bytes"), cell.get("path")
         if data is None and path:
-            return self._read(path)
+            return self._read_file(path)
         if data is None:
-            return Unreadable("has neither bytes nor a file; embed it")
+            return Unreadable("has neither bytes nor a file; expected an embedded image")
         if len(data) > self.most_bytes:
             return Unreadable(f"has {len(data)} bytes; expected at most {self.most_bytes}")
         return bytes(data)
 
-    def _read(self, name: str) -> bytes:
+    def _read_file(self, name: str) -> bytes:
         place = path_inside(self.folder, name)
         if place is None:
-            return Unreadable(f"is in {name!r}, outside the data set; embed the images")
+            return Unreadable(f"is in {name!r}, outside the data set; expected embedded images")
         try:
             if place.is_file() and place.stat().st_size <= self.most_bytes:
                 return place.read_bytes()
-            return Unreadable(f"is no regular file of at most {self.most_bytes} bytes")
+            return Unreadable(f"is not a regular file of at most {self.most_bytes} bytes")
         except OSError as error:
             return Unreadable(f"cannot be read: {error.strerror}")
 
 
 def _splits(name: str) -> dict[str, Load]:
-    """What loads each split."""
+    """Name of a split -> the function that loads it."""
     library = _library()
     if any(Path(name, file).is_file() for file in ("dataset_dict.json", "state.json")):
         saved = library.load_from_disk(name)
-        found = saved if isinstance(saved, dict) else {str(saved.split or "all"): saved}
-        return {split: partial(_undecoded, part) for split, part in found.items()}
+        parts = saved if isinstance(saved, dict) else {str(saved.split or "all"): saved}
+        return {split: partial(_undecoded, part) for split, part in parts.items()}
     if not Path(name).exists():
         _check_reader(name, library.load_dataset_builder(name))
         return {k: partial(_undecoded, v) for k, v in library.load_dataset(name).items()}
     if Path(name).is_file():
-        # As a pattern, which must find this file alone.
+        # The library takes a pattern, which must match this file alone.
         pattern = glob.escape(os.path.abspath(name))  # noqa: PTH100
-        given: dict[str, Any] = {"path": "parquet", "data_files": {"all": [pattern]}}
+        source: dict[str, Any] = {"path": "parquet", "data_files": {"all": [pattern]}}
     else:
-        given = {"path": os.path.abspath(name)}  # noqa: PTH100
-    # Streaming leaves nothing in the cache but a lock, and that goes with the folder.
+        source = {"path": os.path.abspath(name)}  # noqa: PTH100
+    # Streaming leaves only a lock in the cache, which is deleted with the folder.
     with tempfile.TemporaryDirectory() as cache:
-        builder = library.load_dataset_builder(**given, cache_dir=cache)
+        builder = library.load_dataset_builder(**source, cache_dir=cache)
         kinds = _check_reader(name, builder)
         splits = list(builder.as_streaming_dataset())
-    return {split: partial(_stream, given, split, "parquet" in kinds) for split in splits}
+    return {split: partial(_stream, source, split, "parquet" in kinds) for split in splits}
 
 
-def _stream(given: dict[str, Any], split: str, is_parquet: bool, columns: list[str] | None) -> Any:
-    # Only of a Parquet file can other columns stay unread.
-    narrow = {"columns": columns, "batch_size": _BATCH} if is_parquet else {}
+def _stream(source: dict[str, Any], split: str, is_parquet: bool, columns: list[str] | None) -> Any:
+    # Only the reader of Parquet files can skip columns.
+    limits = {"columns": columns, "batch_size": _BATCH} if is_parquet else {}
     with tempfile.TemporaryDirectory() as cache:
         dataset = _library().load_dataset(
-            **given, **narrow, split=split, streaming=True, cache_dir=cache
+            **source, **limits, split=split, streaming=True, cache_dir=cache
         )
     return _undecoded(dataset, None if is_parquet else columns)
 
 
 def _check_reader(name: str, builder: Any) -> set[str]:
-    """The readers that a data set goes by, refused if none of ours is among them."""
+    """The library's readers of a data set; at least one must be in `_READERS`."""
     # A class made for a named data set has its packaged reader as a base.
     kinds = {base.__module__.rsplit(".", 1)[-1] for base in type(builder).__mro__}
     if _READERS.isdisjoint(kinds):
@@ -140,7 +139,7 @@ def _check_reader(name: str, builder: Any) -> set[str]:
 
 
 def _undecoded(dataset: Any, columns: list[str] | None) -> Any:
-    """The data set with the named columns, its images left as they are encoded."""
+    """The data set with the named columns, its images still encoded."""
     library = _library()
     chosen = dataset if columns is None else dataset.select_columns(columns)
     for name, feature in (chosen.features or {}).items():
@@ -150,7 +149,7 @@ def _undecoded(dataset: Any, columns: list[str] | None) -> Any:
 
 
 def _files(where: str) -> list[Path]:
-    """The files of a data set on this machine; none of one of the hub."""
+    """The local files of a data set; empty for a data set of the hub."""
     place = Path(where)
     return [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
 
@@ -169,14 +168,16 @@ def _read_label(where: str, label: Label, names: Sequence[str] | None) -> Label:
 
 def _image_column(where: str, features: Any, selection: Selection) -> str:
     declared = [name for name, feature in features.items() if _kind(feature) == "Image"]
-    wanted = (selection.image_column,) if selection.image_column else (*declared, *_IMAGE_COLUMNS)
-    image = next((name for name in wanted if name in features), None)
+    candidates = (
+        (selection.image_column,) if selection.image_column else (*declared, *_IMAGE_COLUMNS)
+    )
+    image = next((name for name in candidates if name in features), None)
     feature = features[image] if image is not None else None
     kind = _kind(feature["bytes"] if isinstance(feature, dict) and "bytes" in feature else feature)
     if image is None or kind not in ("Image", "binary", "large_binary", "string"):
         raise ImageError(
             f"{where}: has the columns {listed(features)}; expected encoded images, their bytes "
-            f"or paths, in {listed(dict.fromkeys(wanted))}: name the column with "
+            f"or paths, in {listed(dict.fromkeys(candidates))}: name the column with "
             "--image-column NAME (image_column= in Python)"
         )
     return image
@@ -204,7 +205,7 @@ def _library() -> Any:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import datasets
 
-    # Else the library tells the hub of every data set that is opened, local ones too.
+    # Otherwise the library reports every data set that it opens, also a local one, to the hub.
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)
@@ -220,6 +221,6 @@ def _reading(where: str) -> Iterator[None]:
     # The library, pyarrow and the hub's client share no base of their errors.
     except Exception as error:
         raise ImageError(
-            f"{where}: cannot be read ({reason_of(error)}); it is not a whole data set of images: "
-            "copy or download it again"
+            f"{where}: cannot be read ({reason_of(error)}); expected a complete data set of "
+            "images: copy or download it again"
         ) from error

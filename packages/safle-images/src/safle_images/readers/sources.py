@@ -1,4 +1,4 @@
-"""One image with its name and label, a source of them, and what was asked for."""
+"""One image with its name and label, a source of images, and the options of its reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Label = str | int | None
 """A class, or None where the source does not know it."""
 LABEL_COLUMN = "label"
 MOST_BYTES = 256 * 2**20
-"""No photograph is larger."""
+"""Largest file of an image; no photograph is larger."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +42,10 @@ class Record:
 
 
 class Unreadable(bytes):
-    """Stands in for a file that could not be read: no bytes, and why.
+    """Empty bytes in place of a file that could not be read, with the reason.
 
-    One such file does not end a run over a million: :func:`safle_images.readers.decode`
-    raises ``reason`` for it like for any broken image.
+    One unreadable file does not end a run over a million: :func:`safle_images.readers.decode`
+    raises ``reason`` as it does for any broken image.
 
     >>> Unreadable("no permission").reason
     'no permission'
@@ -62,15 +62,15 @@ class Unreadable(bytes):
 
 @dataclass(frozen=True, eq=False)
 class ImageSource:
-    """Images in an order that never changes, read as they are asked for.
+    """Images in a fixed order, each read when it is needed.
 
     Attributes
     ----------
-    kind : what was recognised, for a person
-    split : which part of it, or None
+    kind : kind of source, in words
+    split : name of the split, or None
     names, labels : of all images
-    stored : what else tells these images from others: the sizes of files
-    read : the bytes of all images from the ``start``-th on, or `Unreadable` in their place
+    stored : further facts for the digest, such as sizes of files
+    read : start -> the bytes of all images from that one on, or `Unreadable` in their place
 
     Examples
     --------
@@ -91,7 +91,7 @@ class ImageSource:
 
     @property
     def description(self) -> str:
-        """What was recognised: kind, images, classes."""
+        """Kind, split, number of images and of classes, in words."""
         classes = len({label for label in self.labels if label is not None})
         split = "" if self.split is None else f", split {self.split}"
         known = counted(classes, "class", "classes") if classes else "no labels"
@@ -124,7 +124,7 @@ class Selection:
     most_bytes: int = MOST_BYTES
 
     def refuse(self, where: object, kind: str, option: str) -> None:
-        """Raise if ``option``, which this kind of source has no use for, was given."""
+        """Raise if ``option``, which does not apply to this kind of source, was given."""
         value = getattr(self, option)
         if value != getattr(Selection, option):
             raise ImageError(
@@ -132,25 +132,25 @@ class Selection:
             )
 
     def choose_split(self, where: object, available: Iterable[str | None]) -> str | None:
-        """The split to read; None if there are none."""
+        """The split to read; None if the source has no splits."""
         return choose_split(where, self.split, available, ImageError)
 
     def label_of(
         self, where: object, columns: Sequence[str], likely: Sequence[str] = ()
     ) -> str | None:
-        """The column of labels; None if nothing could be one, or '' was wanted.
+        """The column of labels; None if ``label_column`` is '' or there are no columns.
 
-        ``columns`` are all but the images', ``likely`` those that declare classes.
+        ``columns`` are all but that of the images, ``likely`` those that declare classes.
         """
-        wanted = self.label_column
-        if wanted in columns or wanted == "" or (not columns and wanted == LABEL_COLUMN):
-            return wanted if wanted in columns else None
-        if wanted == LABEL_COLUMN and len(likely) == 1:
+        name = self.label_column
+        if name in columns or name == "" or (not columns and name == LABEL_COLUMN):
+            return name if name in columns else None
+        if name == LABEL_COLUMN and len(likely) == 1:
             return likely[0]
         raise ImageError(
-            f"{where}: no column {wanted!r} but {listed(likely or columns)}; say which is the "
-            "label with --label-column NAME (label_column= in Python), or that there is none with "
-            "an empty NAME"
+            f"{where}: no column {name!r} but {listed(likely or columns)}; name the column of "
+            "labels with --label-column NAME (label_column= in Python); NAME is empty if there are "
+            "no labels"
         )
 
 
