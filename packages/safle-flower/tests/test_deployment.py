@@ -100,18 +100,18 @@ BREAKAGES = {
     "is not the key in": lambda f: swap(f / "server/keys/a.pub", f / "server/keys/b.pub"),
     "keys/b.pub is missing": lambda f: (f / "server/keys/b.pub").unlink(),
     "not a public EC key": lambda f: (f / "server/keys/b.pub").write_text("hello"),
-    "its certificate is not for it": lambda f: (f / "nodes/a/node/start.sh").write_text(
+    "the certificate is not for it": lambda f: (f / "nodes/a/node/start.sh").write_text(
         (f / "nodes/a/node/start.sh").read_text().replace("127.0.0.1:18443", "elsewhere.org:18443")
     ),
     "where the server is": lambda f: (f / "nodes/a/node/start.sh").write_text("#!/bin/sh\n"),
-    "nobody is waited for": lambda f: (f / "server/app/pyproject.toml").write_text(
+    "no client is expected": lambda f: (f / "server/app/pyproject.toml").write_text(
         (f / "server/app/pyproject.toml").read_text().replace('expected = "a,b,c"', 'expected = ""')
     ),
     "unknown setting": lambda f: (f / "server/app/pyproject.toml").write_text(
         (f / "server/app/pyproject.toml").read_text() + 'nosuch = "x"\n'
     ),
     "not the authority of the server": lambda f: replace_authority(f / "nodes/b/node/ca.crt"),
-    "server.crt: has expired on": expire,
+    "server.crt: expired on": expire,
 }
 
 
@@ -215,7 +215,7 @@ def test_certificates_pass_strict_verification(folder):
 
 def test_an_existing_folder_is_left_alone(folder):
     before = (folder / "ca" / "ca.key").read_bytes()
-    with pytest.raises(SettingsError, match="already"):
+    with pytest.raises(SettingsError, match="exists and is not empty"):
         make_folder(folder, Deployment(NAMES, "h", 8443))
     assert (folder / "ca" / "ca.key").read_bytes() == before
 

@@ -338,7 +338,7 @@ def test_settings_survive_flowers_flat_configuration():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"clients": 0}, "nobody is waited for"),
+        ({"clients": 0}, "no client is expected"),
         ({"deadline": 0.0}, "deadline"),
         ({"deadline": "soon"}, "deadline"),
         ({"least": 0}, "least"),

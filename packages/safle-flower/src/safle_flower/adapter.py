@@ -1,7 +1,7 @@
 """All of Flower that is not its public interface, in one place.
 
-`pull` counts the bytes of an answer while Flower assembles it, which takes a stand-in for the
-client of Flower's HTTP grid. `InProcessGrid` runs clients and server in one process, every message
+`pull` counts the bytes of an answer while Flower assembles it: it puts a stand-in before the client
+of Flower's HTTP grid. `InProcessGrid` runs clients and server in one process, every message
 taken apart into Flower's objects and put together again as on a network, for tests and small
 runs.
 """
@@ -31,11 +31,11 @@ class RoundOver(Exception):
 
 
 class _Metered:
-    """Flower's HTTP client, for the pieces of one answer."""
+    """Flower's HTTP client, with a limit on the bytes of one answer."""
 
     def __init__(self, client: Any, largest: int, over: threading.Event) -> None:
         self._client = client
-        self._left = largest
+        self._bytes_left = largest
         self._over = over
         self._lock = threading.Lock()
 
@@ -44,8 +44,8 @@ class _Metered:
             raise RoundOver
         response = self._client.PullObject(*arguments, **options)
         with self._lock:
-            self._left -= len(response.object_content)
-            if self._left < 0:
+            self._bytes_left -= len(response.object_content)
+            if self._bytes_left < 0:
                 raise WireError("the answer is larger than this federation reads")
         return response
 
@@ -75,7 +75,7 @@ def pull(grid: Grid, message_id: str, *, largest: int, over: threading.Event) ->
 
 
 class InProcessGrid(Grid):
-    """A grid whose nodes are calls of a ClientApp, each with its own of the ``contexts``."""
+    """A grid whose nodes are calls of a ClientApp, each with one of the ``contexts``."""
 
     def __init__(
         self, client_app: ClientApp, node_configs: Sequence[Config], run_config: Config
@@ -100,21 +100,21 @@ class InProcessGrid(Grid):
         for message in messages:
             name = f"message-{next(self._numbers)}"
             message.metadata.__dict__["_message_id"] = name
-            self._replies[name] = _packed(self._answer(_unpacked(_packed(message))))
+            self._replies[name] = _pack(self._answer(_unpack(_pack(message))))
             ids.append(name)
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """The answers that nobody has pulled yet."""
-        found = (self._replies.pop(name, None) for name in message_ids)
-        return [_unpacked(packed) for packed in found if packed is not None]
+        replies = (self._replies.pop(name, None) for name in message_ids)
+        return [_unpack(packed) for packed in replies if packed is not None]
 
     def _answer(self, message: Message) -> Message:
         context = self.contexts[message.metadata.dst_node_id]
         try:
             return self._app(message, context)
         except Exception as error:
-            # As Flower does it in a client's process.
+            # Flower does the same in a client's process.
             reason = f"{type(error).__name__}: {error}"
             return Message(Error(CLIENT_RAISED, reason), reply_to=message)
 
@@ -131,19 +131,19 @@ class InProcessGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """All at once; a round asks and pulls one by one instead."""
+        """Push and pull all at once; a round does it one by one instead."""
         del timeout
         return self.pull_messages(self.push_messages(messages))
 
 
-def _packed(message: Message) -> _Packed:
+def _pack(message: Message) -> _Packed:
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
     objects = get_all_nested_objects(message)
     return message.object_id, {name: part.deflate() for name, part in objects.items()}
 
 
-def _unpacked(packed: _Packed) -> Message:
+def _unpack(packed: _Packed) -> Message:
     from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
     name, contents = packed

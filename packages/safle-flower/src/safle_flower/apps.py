@@ -91,33 +91,33 @@ def _wait(folders: airlock.Airlock, asked: airlock.Question, seconds: float) -> 
 
 
 def make_client_app(answer: Callable[[Context, airlock.Question, Settings], Answer]) -> ClientApp:
-    """An app that gives the answers of ``answer``; whatever error that raises is an answer too."""
+    """An app that gives the answers of ``answer``; an error in it becomes an answer too."""
     app = ClientApp()
 
     @app.query("question")
     def reply(message: Message, context: Context) -> Message:
         try:
-            found = answer(context, *messages.read_question(message))
+            content = answer(context, *messages.read_question(message))
         except Exception as error:
-            # Whatever it is: Flower would carry an error that nobody foresaw, words and all.
+            # Every error: Flower would send the whole text of one that is not caught to the server.
             ours = isinstance(error, SafleError)
             log.error("safle: this client cannot answer: %s", error, exc_info=not ours)
             reason = airlock.describe_error(error)
-            found = Answer(client_name(context), messages.FAILED, reason=reason)
-        return Message(messages.answer(found), reply_to=message)
+            content = Answer(client_name(context), messages.FAILED, reason=reason)
+        return Message(messages.write_answer(content), reply_to=message)
 
     return app
 
 
-def _say_why_alone(record: logging.LogRecord) -> bool:
-    """What ends a round by its rules is one line in Flower's log, without a traceback."""
+def _drop_traceback(record: logging.LogRecord) -> bool:
+    """An error of ours is one line in Flower's log, without a traceback."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, SafleError):
         record.msg, record.args, record.exc_info = "the round failed: %s", (error,), None
     return True
 
 
-log.addFilter(_say_why_alone)
+log.addFilter(_drop_traceback)
 client_app = make_client_app(answer_from_outbox)
 server_app = ServerApp()
 
@@ -125,13 +125,13 @@ server_app = ServerApp()
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
     """One round, by the run configuration."""
-    with _stopped_in_words():
+    with _explain_signals():
         serve(grid, Run.from_flat(context.run_config))
 
 
 @contextlib.contextmanager
-def _stopped_in_words() -> Iterator[None]:
-    """Whoever ends this process with a signal, the SuperLink's death included, fails the run.
+def _explain_signals() -> Iterator[None]:
+    """A signal that ends this process, as when the SuperLink dies, fails the run with a reason.
 
     Flower's own handler leaves seconds for everything, and none if the SuperLink is gone: too
     little for the report.
@@ -149,7 +149,7 @@ def _stopped_in_words() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        raise FederationError(f"{error}; run again, and only the others are asked") from error
+        raise FederationError(f"{error}; run again: only missing clients are asked") from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -62,7 +62,7 @@ def check_folder(folder: Path, *, connect: bool = False) -> list[Finding]:
         return [
             Finding(
                 folder,
-                "neither a server's nor a node's folder: no run.sh or node/start.sh",
+                "neither a server's nor a node's folder: it has no run.sh and no node/start.sh",
             )
         ]
     found = [finding for place in servers for finding in _guard(place, _check_server(place))]
@@ -155,12 +155,12 @@ def _check_together(server: Path, node: Path) -> Iterator[Finding]:
     reached = _SUPERLINK.search(start.read_text())
     host = reached[1].rpartition(":")[0].strip("[]") if reached else ""
     if host and host not in _hosts(_certificate(server / "server.crt")):
-        yield Finding(start, f"reaches the server as {host}, but its certificate is not for it")
-    registered, own = server / "keys" / f"{node.name}.pub", node / "node" / "node.pub"
+        yield Finding(start, f"reaches the server as {host}, but the certificate is not for it")
+    registered, public = server / "keys" / f"{node.name}.pub", node / "node" / "node.pub"
     if not registered.exists():
         yield Finding(registered, f"missing: node {node.name} cannot be registered")
-    elif own.exists() and _public_key(own) != _public_key(registered):
-        yield Finding(registered, f"is not the key in {own}")
+    elif public.exists() and _public_key(public) != _public_key(registered):
+        yield Finding(registered, f"is not the key in {public}")
     authority = node / "node" / "ca.crt"
     if _certificate(authority) != _certificate(server / "ca.crt"):
         yield Finding(authority, "is not the authority of the server")
@@ -174,7 +174,7 @@ def _check_secret(path: Path) -> Iterator[Finding]:
 def _check_dates(path: Path, certificate: x509.Certificate) -> Iterator[Finding]:
     end, now = certificate.not_valid_after_utc, datetime.datetime.now(datetime.UTC)
     if end <= now:
-        yield Finding(path, f"has expired on {end:%Y-%m-%d}; delete it and run certificates.sh")
+        yield Finding(path, f"expired on {end:%Y-%m-%d}; delete it and run certificates.sh")
     elif end <= now + SOON:
         yield Finding(path, f"expires on {end:%Y-%m-%d}", serious=False)
 

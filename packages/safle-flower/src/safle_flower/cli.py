@@ -125,35 +125,35 @@ def report(session: Session, /, folder: Path) -> None:
     from safle.errors import FederationError
     from safle_flower.report import Report
 
-    found = Report.read(folder / "report.json")
-    show_report(session, found, folder)
-    if found.error:
-        raise FederationError(found.error)
+    content = Report.read(folder / "report.json")
+    show_report(session, content, folder)
+    if content.error:
+        raise FederationError(content.error)
 
 
-def show_report(session: Session, found: Report, folder: Path) -> None:
-    """Show the missing clients, some that contributed, and the result of the round."""
-    rows = found.table()
+def show_report(session: Session, content: Report, folder: Path) -> None:
+    """Show the result of a round, and its clients: those with problems first, not all of them."""
+    rows = content.table()
     session.table(["client", "status", "samples", "size", "seconds"], rows[:ROWS_SHOWN], names=2)
     if len(rows) > ROWS_SHOWN:
         session.text([f"… and {len(rows) - ROWS_SHOWN} more in {folder / 'report.json'}"])
-    if found.error:
-        session.facts(f"{folder}: no model", {"contributions kept": len(found.accepted)})
+    if content.error:
+        session.facts(f"{folder}: no model", {"contributions kept": len(content.accepted)})
         return
     facts = {
-        "clients in the model": len(found.accepted),
-        "samples": f"{found.samples:,}",
-        "received": readable(found.bytes_received),
-        "server's peak memory": readable(found.server_peak_bytes),
-        "seconds": f"{found.seconds:.1f}",
-        "digest": found.model,
+        "clients in the model": len(content.accepted),
+        "samples": f"{content.samples:,}",
+        "received": readable(content.bytes_received),
+        "server's peak memory": readable(content.server_peak_bytes),
+        "seconds": f"{content.seconds:.1f}",
+        "digest": content.model,
     }
     session.facts(f"{folder / 'model.safetensors'}: model", facts)
 
 
 SPLITTING = "safle simulate train.npz --encoder encoder.safetensors --clients 100"
 PARTITION = "How samples are split over clients: iid, alpha=A (Dirichlet) or shards=S."
-PRIVATE = "Contributions go under masks, and two more nodes are keyholders: the same model."
+PRIVATE = "Mask the contributions; two more nodes are keyholders. The model is the same."
 OUT = "Where the model, the sum and the report go."
 
 
@@ -195,9 +195,9 @@ def simulate(
 
     reading = selected(settings)
     limits = chosen_limits(settings)
-    how = {name: settings[name] for name in ("scenario", "seed", "private", "deadline")}
+    options = {name: settings[name] for name in ("scenario", "seed", "private", "deadline")}
     with session.progress(f"{clients} clients") as advance:
-        found = run_simulation(
+        content = run_simulation(
             features,
             encoder_path,
             folder,
@@ -205,9 +205,9 @@ def simulate(
             limits=limits,
             reading=reading,
             progress=advance,
-            **how,
+            **options,
         )
-    show_report(session, found, folder)
+    show_report(session, content, folder)
     if test is not None:
         _evaluate(session, folder, test, reading | {"labels": None, "split": None})
 
@@ -218,6 +218,6 @@ def _evaluate(session: Session, folder: Path, test: Path, read: dict[str, Any]) 
     from safle.tables import open_matching
 
     model = load_model(folder / "model.safetensors")
-    found = evaluate_table(model, open_matching(model.encoder, test, **read), where=test).total
-    accuracy = found.confusion.trace() / found.sample_count
+    counts = evaluate_table(model, open_matching(model.encoder, test, **read), where=test).total
+    accuracy = counts.confusion.trace() / counts.sample_count
     session.facts(f"{test}: accuracy", {"accuracy": f"{accuracy:.2%}"})

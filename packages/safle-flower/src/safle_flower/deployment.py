@@ -124,7 +124,7 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
     ``folder`` must not exist, or be empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SettingsError(f"{folder} is there already and not empty; choose a new folder")
+        raise SettingsError(f"{folder} exists and is not empty; choose a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     # Scripts and configuration, not pages: shell words go through the filter `quote`.
     templates = jinja2.Environment(
@@ -144,7 +144,7 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
         _write_node(folder / "nodes" / name, number, deployment, render)
     (folder / "README.md").write_text(render("README.md.j2"))
     _write_script(folder / "certificates.sh", render("certificates.sh.j2"))
-    _run(folder / "certificates.sh")
+    _run_script(folder / "certificates.sh")
 
 
 def _write_server(place: Path, deployment: Deployment, render: Render) -> None:
@@ -199,7 +199,7 @@ def _write_script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def _run(script: Path) -> None:
+def _run_script(script: Path) -> None:
     command = ["sh", script.name]
     done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
 TYPE = "query.question"
-"""The type of every message: what is asked for is in the question."""
+"""The type of every message; the question says what it asks for."""
 SENT, KNOWN, FAILED, KEYHOLDER = "sent", "known", "failed", "keyholder"
 STYPE = "safle.bytes"
+"""The type of the payload's `Array`."""
 LONGEST_REASON = 500
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A client's answer, in its own words: nothing of it is verified yet.
+    """A client's answer, as it came: nothing of it is verified yet.
 
     Attributes
     ----------
@@ -49,7 +50,7 @@ class Answer:
     keyholder: bool = False
 
 
-def question(asked: airlock.Question, **settings: Any) -> RecordDict:
+def write_question(asked: airlock.Question, **settings: Any) -> RecordDict:
     """The content of a question; the settings are the asker's own."""
     fields = {
         "kind": asked.kind,
@@ -63,14 +64,14 @@ def question(asked: airlock.Question, **settings: Any) -> RecordDict:
 def read_question(message: Message) -> tuple[airlock.Question, Mapping[str, Any]]:
     """A question and the asker's settings."""
     fields, payload = _read(message, "question")
-    files, at = {}, 0
+    files, start = {}, 0
     for name, size in zip(fields["files"], fields["sizes"], strict=True):
-        files[str(name)] = payload[at : at + size]
-        at += size
+        files[str(name)] = payload[start : start + size]
+        start += size
     return airlock.Question(str(fields["kind"]), files, json.loads(str(fields["expects"]))), fields
 
 
-def answer(content: Answer) -> RecordDict:
+def write_answer(content: Answer) -> RecordDict:
     """The content of an answer."""
     names = ("client", "status", "reason", "keyholder")
     fields = {name: getattr(content, name) for name in names}
@@ -82,12 +83,12 @@ def read_answer(message: Message) -> Answer:
     fields, data = _read(message, "answer")
     client, status, reason = (fields.get(name) for name in ("client", "status", "reason"))
     if not isinstance(client, str) or status not in (SENT, KNOWN, FAILED, KEYHOLDER):
-        raise WireError("the answer does not say who sent it and what it is")
+        raise WireError("the answer does not name its client, or has an unknown status")
     return Answer(client, status, printable(reason), data, bool(fields.get("keyholder")))
 
 
 def known_marks(names: Collection[str]) -> dict[str, Any]:
-    """Who is in already, so that each client recognises itself and nobody else is named."""
+    """Marks of clients that are in: each client recognises its own, and no name is readable."""
     salt = secrets.token_hex(16)
     return {"salt": salt, "known": [_mark(salt, name) for name in names]}
 
@@ -98,7 +99,7 @@ def is_known(name: str, settings: Mapping[str, Any]) -> bool:
 
 
 def _mark(salt: str, name: str) -> str:
-    """A client's name, readable for nobody who does not guess it."""
+    """Digest of a client's name: only whoever guesses the name can tell it."""
     return hashlib.sha256(f"{salt}\n{name}".encode()).hexdigest()
 
 

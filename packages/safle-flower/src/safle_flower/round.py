@@ -87,9 +87,9 @@ class Round:
         # One answer at a time: the others wait at Flower, not in this process.
         self._answers: queue.Queue[tuple[_Asked, Message | Exception]] = queue.Queue(1)
         self._over = threading.Event()
-        self._begun = self._looked = 0.0
+        self._begun = self._last_look = 0.0
         self._kept = dict.fromkeys(task.names())
-        # Made once: with the marks of new clients, every question would be longer than the last.
+        # Made once: with marks of the clients of this run, questions would grow longer and longer.
         self._marks = messages.known_marks(self._kept)
         self._some_unasked = True
         self._only = only
@@ -122,25 +122,27 @@ class Round:
         if time.monotonic() - self._begun >= rules.deadline:
             return True
         missing = set(self._expected) - names
-        wanted = len(missing) if self._expected else self._wanted - len(names)
-        if wanted <= 0:
+        still_wanted = len(missing) if self._expected else self._wanted - len(names)
+        if still_wanted <= 0:
             return True
         if self._some_unasked or any(asked.pending for asked in self._asked.values()):
             return False
-        bad = [a.row for a in self._asked.values() if a.row.status not in report.GOOD]
+        bad = [asked.row for asked in self._asked.values() if asked.row.status not in report.GOOD]
         if self._expected:
             return missing <= {row.client for row in bad}
-        return wanted <= len(bad)
+        return still_wanted <= len(bad)
 
     def _ask_new_nodes(self) -> None:
         now = time.monotonic()
-        if self._looked and now - self._looked < POLL:
+        if self._last_look and now - self._last_look < POLL:
             return
-        self._looked = now
+        self._last_look = now
         self._some_unasked = False
         patience = self._rules.deadline * SLOT_SHARE
-        waiting = [a for a in self._asked.values() if a.pending and now - a.since < patience]
-        free = self._rules.at_once - len(waiting)
+        waiting = sum(
+            asked.pending and now - asked.since < patience for asked in self._asked.values()
+        )
+        free = self._rules.at_once - waiting
         for node in self._grid.get_nodes():
             if node.node_id in self._asked or not self._only(node.node_id):
                 continue
@@ -162,7 +164,7 @@ class Round:
             self._asked[node] = asked
             return 0
         left = self._begun + self._rules.deadline - time.monotonic()
-        content = messages.question(self._task.question, seconds=left, **self._marks)
+        content = messages.write_question(self._task.question, seconds=left, **self._marks)
         # Flower must not forget the question while its answer is awaited.
         message = Message(content, node, messages.TYPE, ttl=self._rules.deadline + MARGIN)
         ids = [*self._grid.push_messages([message])]
@@ -257,17 +259,17 @@ class Round:
                 if in_time:
                     asked.row.reason = "the round was complete before it answered"
                 log.warning("%s: late, %s; going on without it", asked.row.name, asked.row.reason)
-        named = {row.client for row in rows}
+        named = {row.client for row in rows} | self._kept.keys()
         # A client that is refused now may have been taken in an earlier run: it then has two lines.
         kept = {row.client for row in rows if row.status in report.TAKEN}
         rows += [ClientReport(name, report.KEPT) for name in self._kept if name not in kept]
-        absent = [n for n in self._expected if n not in named and n not in self._kept]
+        absent = [name for name in self._expected if name not in named]
         for name in absent:
             log.warning("%s: missing; going on without it", name)
         return rows + [ClientReport(name, report.MISSING, "never came") for name in absent]
 
 
 def _last_line(text: str | None) -> str:
-    """A reason without its traceback."""
+    """The last line of a traceback: the reason alone."""
     lines = [line for line in (text or "").splitlines() if line.strip()]
     return lines[-1] if lines else "no reason given"

@@ -42,7 +42,7 @@ log = logging.getLogger("flwr")
 MODEL, TOTAL, REPORT = "model.safetensors", "total.stats", "report.json"
 RESULTS = (MODEL, TOTAL, COUNTS, PAGE, REPORT)
 EARLIER = "earlier"
-"""Where the results of the run before go when the next one begins."""
+"""Folder for the results of the previous run, which move there when a run begins."""
 
 
 def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
@@ -51,49 +51,49 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
     Raises
     ------
     SafleError
-        The settings are wrong, or too few contributions came: then the store keeps what came,
-        and the next run asks only for the rest. However a run ends, its report is written.
+        The settings are wrong, or too few contributions came: then the store keeps them, and
+        the next run asks only missing clients. However a run ends, it writes its report.
     """
     begun = time.monotonic()
     output = run.path("output")
     set_aside(output)
-    found = Report([], rules=run.to_flat())
+    report = Report([], rules=run.to_flat())
     try:
         run.check()
         encoder = load_encoder(run.encoder)
-        found.encoder = encoder.fingerprint
+        report.encoder = encoder.fingerprint
         if run.round:
-            statistics = _add_up_privately(grid, run, encoder, found, progress)
+            statistics = _add_up_privately(grid, run, encoder, report, progress)
             write_statistics(output / TOTAL, statistics)
-            _solve(encoder, statistics, output, run, found)
-            return found
+            _solve(encoder, statistics, output, run, report)
+            return report
         with Store.create(run.path("store"), encoder) as store:
             # A run that declares nothing leaves what the store's operator has declared.
             if run.limits != Limits():
                 store.declare(run.limits)
             task = CountTask(store)
-            _gather(Round(grid, task, run, progress), store, found)
-            _check_enough(store, run, found)
+            _gather(Round(grid, task, run, progress), store, report)
+            _check_enough(store, run, report)
             statistics = task.total.snapshot()
             write_statistics(output / TOTAL, statistics)
             try:
-                model = _solve(encoder, statistics, output, run, found)
+                model = _solve(encoder, statistics, output, run, report)
             except SolveError as error:
                 why = store.explain(partial(solve, **run.solving))
                 raise SolveError(f"{error}; {why}") from error
         if run.evaluate:
-            _evaluate(grid, model, output, run, found)
+            _evaluate(grid, model, output, run, report)
     except BaseException as error:
         why = str(error) if isinstance(error, SafleError) else f"{type(error).__name__}: {error}"
-        found.error = messages.printable(why)
+        report.error = messages.printable(why)
         raise
     finally:
-        _finish(found, output, begun)
-    return found
+        _finish(report, output, begun)
+    return report
 
 
 def set_aside(output: Path) -> None:
-    """Begin without results: an older model must not pass for that of a run that failed."""
+    """Move old results away: an old model must not pass for that of a run that failed."""
     output.mkdir(parents=True, exist_ok=True)
     earlier, kept = output / EARLIER, (output / MODEL).exists()
     if kept:
@@ -106,15 +106,16 @@ def set_aside(output: Path) -> None:
 
 
 def _add_up_privately(
-    grid: Grid, run: Run, encoder: Encoder, found: Report, progress: Progress | None
+    grid: Grid, run: Run, encoder: Encoder, report: Report, progress: Progress | None
 ) -> Statistics:
-    """Both messages of a private round; the opened sum."""
+    """Ask clients, then keyholders; return the opened sum."""
     operator = PublicKey.load(run.path("operator"))
     private_round = PrivateRound.load(run.path("round").read_bytes(), operator)
     space = private_round.space
     if not isinstance(space, StatisticsSpace) or space.privacy is not None:
         raise SettingsError(
-            "this round is not one of statistics, or opens with noise; name one of exact statistics"
+            "this round does not add up statistics, or opens with noise; name a round of exact "
+            "statistics"
         )
     if space.space.fingerprint != encoder.fingerprint:
         raise EncoderMismatch(
@@ -125,76 +126,76 @@ def _add_up_privately(
     folder.mkdir(parents=True, exist_ok=True)
     task = MaskTask(private_round, encoder, folder)
     counting = Round(grid, task, run, progress, keyholders=private_round.keyholders)
-    _ask(counting, found, "clients")
+    _ask(counting, report, "clients")
     total = task.gathering.finish()
     asking = RequestTask(total)
-    # Those who said that they are keyholders, and those who came too late to say anything.
+    # The nodes that said they are keyholders', and those that have not answered yet, are asked.
     rules = replace(run, expected="", clients=len(private_round.keyholders))
-    _ask(Round(grid, asking, rules, only=counting.may_be_keyholder), found, "keyholders")
+    _ask(Round(grid, asking, rules, only=counting.may_be_keyholder), report, "keyholders")
     statistics: Statistics = total.open(asking.answers.values())
     note = f"statistics of {', '.join(total.heads)}"
     write_log("opened", digest=total.digest, note=note, place=folder / LOG)
     return statistics
 
 
-def _ask(asking: Round, found: Report, table: str) -> None:
+def _ask(asking: Round, report: Report, table: str) -> None:
     """Run a round; however it ends, the report has its lines."""
     try:
         asking.run()
     finally:
-        setattr(found, table, asking.rows())
+        setattr(report, table, asking.rows())
 
 
-def _gather(gathering: Round, store: Store, found: Report) -> None:
+def _gather(gathering: Round, store: Store, report: Report) -> None:
     if store.members:
         log.info("%d contributions are in the store already", len(store.members))
     started = time.monotonic()
     try:
-        _ask(gathering, found, "clients")
+        _ask(gathering, report, "clients")
     finally:
-        found.round_seconds = round(time.monotonic() - started, 3)
-        for row in found.clients:
+        report.round_seconds = round(time.monotonic() - started, 3)
+        for row in report.clients:
             if row.status == KEPT and row.client in store.members:
                 kept = store.members[row.client]
                 row.samples, row.digest = kept.samples, kept.digest
 
 
-def _check_enough(store: Store, run: Run, found: Report) -> None:
+def _check_enough(store: Store, run: Run, report: Report) -> None:
     if len(store.members) < run.least:
         raise FederationError(
             f"{len(store.members)} contributions are in, at least {run.least} are needed "
-            f"({found.summary}); {store.folder} keeps them: run again, and only the others are "
-            "asked, or allow fewer with least"
+            f"({report.summary}); {store.folder} keeps them: run again, and only missing "
+            "clients are asked, or allow fewer with least"
         )
 
 
-def _evaluate(grid: Grid, model: Model, output: Path, run: Run, found: Report) -> None:
-    """Ask for evaluation counts; whoever sends none is named, and the model stays as it is."""
+def _evaluate(grid: Grid, model: Model, output: Path, run: Run, report: Report) -> None:
+    """Ask for evaluation counts; the report names clients that send none, the model stays."""
     task = EvaluationTask(model, run.limits)
-    _ask(Round(grid, task, run), found, "evaluation")
+    _ask(Round(grid, task, run), report, "evaluation")
     task.write(output)
 
 
 def _solve(
-    encoder: Encoder, statistics: Statistics, output: Path, run: Run, found: Report
+    encoder: Encoder, statistics: Statistics, output: Path, run: Run, report: Report
 ) -> Model:
     log.info("solving %d columns for %d samples", statistics.dim, statistics.sample_count)
     solution = solve(statistics, **run.solving)
     model = Model(encoder, solution)
     model.save(output / MODEL)
-    found.model, found.total = model.digest, model.sum_digest
-    found.samples = statistics.sample_count
+    report.model, report.total = model.digest, model.sum_digest
+    report.samples = statistics.sample_count
     return model
 
 
-def _finish(found: Report, output: Path, begun: float) -> None:
-    answers = found.clients, found.keyholders, found.evaluation
-    found.bytes_received = sum(row.bytes for rows in answers for row in rows)
-    found.seconds = round(time.monotonic() - begun, 3)
+def _finish(report: Report, output: Path, begun: float) -> None:
+    answers = report.clients, report.keyholders, report.evaluation
+    report.bytes_received = sum(row.bytes for rows in answers for row in rows)
+    report.seconds = round(time.monotonic() - begun, 3)
     # Linux counts kilobytes, macOS bytes.
     unit = 1 if sys.platform == "darwin" else 1024
-    found.server_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    found.write(output / REPORT)
-    for row in found.table():
+    report.server_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    report.write(output / REPORT)
+    for row in report.table():
         log.info("%s", "  ".join(row))
-    log.info("%s", found.summary)
+    log.info("%s", report.summary)

@@ -25,11 +25,11 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     Attributes
     ----------
     store, output, encoder : paths on the server
-    round, operator : of a private round, its file and its operator's public key; else empty
+    round, operator : a private round's file and its operator's public key; empty without one
     expected : names of the clients that should take part; empty if only their number matters
     clients : how many contributions are wanted, those of earlier runs included
-    least : contributions without which no model is solved
-    deadline : seconds after which the round goes on without those that have not answered
+    least : fewest contributions that a model is solved from
+    deadline : seconds after which the round goes on without clients that have not answered
     at_once : clients asked at a time, so that unread answers do not pile up anywhere
     largest : bytes of the largest answer that is read
     evaluate : whether clients are asked for evaluation counts once the model is there
@@ -65,7 +65,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
 
     @staticmethod
     def from_flat(config: Config) -> Run:
-        """The settings that a flat configuration says, and defaults for what it does not."""
+        """The settings in a flat configuration, and defaults for the others."""
         return as_settings(Run, config)
 
     @staticmethod
@@ -79,7 +79,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
         return to_mapping(self)
 
     def path(self, name: str) -> Path:
-        """A path that must be given."""
+        """The path in a setting; `SettingsError` if it is empty."""
         text = str(getattr(self, name))
         if not text:
             raise SettingsError(
@@ -114,9 +114,10 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
         return {"ridge": self.ridge, "head": self.head, "criterion": self.criterion}
 
     def check(self) -> None:
-        """Refuse settings by which no round can be run."""
+        """Refuse settings with which no round can run."""
         for name in ("output", "encoder", "store"):
             self.path(name)
+        # Making the limits checks them.
         _ = self.limits
         if self.evaluate and self.round:
             raise SettingsError(
@@ -125,6 +126,6 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
             )
         if not self.wanted:
             raise SettingsError(
-                "nobody is waited for; say who is expected (expected='a,b,c') or how many "
+                "no client is expected; name the clients (expected='a,b,c') or their number "
                 "(clients=3)"
             )

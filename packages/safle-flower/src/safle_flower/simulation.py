@@ -101,7 +101,7 @@ def _split(table: Table, scenario: str, clients: int, seed: int) -> dict[str, ND
     assert table.labels is not None, "a table without labels is refused"
     generator = np.random.default_rng(seed)
     parts = partition(table.labels, scenario, clients=clients, generator=generator)
-    return {f"client-{at:03d}": part for at, part in enumerate(parts)}
+    return {f"client-{number:03d}": part for number, part in enumerate(parts)}
 
 
 class _Sites:
@@ -117,8 +117,8 @@ class _Sites:
         self.keyholders: tuple[str, ...] = ()
 
     def declare_round(self) -> dict[str, str]:
-        """Make everybody's keys, and a round for the table's samples and classes: its settings."""
-        self.keyholders = tuple(f"keyholder-{at + 1}" for at in range(KEYHOLDERS))
+        """Make keys and a round for the table's samples and classes; return their settings."""
+        self.keyholders = tuple(f"keyholder-{number + 1}" for number in range(KEYHOLDERS))
         self._keys = {name: PrivateKey.new(name) for name in (*self.parts, *self.keyholders)}
         operator = PrivateKey.new("operator")
         classes = sorted({*self._labels.tolist()})

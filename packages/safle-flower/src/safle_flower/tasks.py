@@ -1,6 +1,6 @@
 """What clients are asked for, and what becomes of their answers.
 
-A task has a question, takes answers as they come, and knows whose it has.
+A task has a question, takes answers as they come, and knows which clients have answered.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class MaskTask:
 
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         masked = self.gathering.receive(data, client=client, place=self._folder / LOG)
-        # A name may be anything, a file's name may not.
+        # A client's name may hold characters that a file's name may not.
         name = hashlib.sha256(client.encode()).hexdigest()
         atomic.write_bytes(self._folder / f"{name}{SUFFIX}", data)
         self.gathering.add(masked)
@@ -101,10 +101,10 @@ class RequestTask:
 
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         del client
-        answered = KeyholderAnswer.from_bytes(data, self._total.private_round)
-        answered.require(self._total)
-        self.answers[answered.keyholder] = answered
-        return 0, answered.request_digest
+        answer = KeyholderAnswer.from_bytes(data, self._total.private_round)
+        answer.require(self._total)
+        self.answers[answer.keyholder] = answer
+        return 0, answer.request_digest
 
 
 class EvaluationTask:
@@ -131,10 +131,10 @@ class EvaluationTask:
         require_answers(model, classes, self._model.digest, self._model.class_names)
 
     def write(self, folder: Path) -> None:
-        """The sum, and a page of all sites; nothing where nobody has a sample."""
+        """Write the sum, and a page of all sites; nothing if no site has a sample."""
         sites = {name: counts for name, counts in self.sites.items() if counts.sample_count}
         if not sites:
-            log.warning("nobody has evaluated the model")
+            log.warning("no client has evaluated the model")
             return
         none = Evaluation.none(self._model.digest, self._model.class_names)
         total = sum(sites.values(), start=none)

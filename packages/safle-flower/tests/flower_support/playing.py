@@ -44,7 +44,7 @@ def count(message, context):
     if order == "large":
         # Random: Flower sends equal pieces once.
         answer = Answer(name, messages.SENT, data=os.urandom(LARGE))
-    return Message(messages.answer(answer), reply_to=message)
+    return Message(messages.write_answer(answer), reply_to=message)
 
 
 def note(folder: Path, text: str) -> None:

@@ -19,7 +19,7 @@ Mischief = Callable[[Message, Answer], Message]
 
 
 def reply(message: Message, answer: Answer) -> Message:
-    return Message(messages.answer(answer), reply_to=message)
+    return Message(messages.write_answer(answer), reply_to=message)
 
 
 def altered(change: Callable[[Answer], Answer]) -> Mischief:
@@ -35,14 +35,14 @@ def shapeless(message: Message, honest: Answer) -> Message:
 
 
 def of_another_type(message: Message, honest: Answer) -> Message:
-    content = messages.answer(honest)
+    content = messages.write_answer(honest)
     array = Array("float64", (3,), "numpy.ndarray", b"x" * 24)
     content["payload"] = ArrayRecord({"bytes": array})
     return Message(content, reply_to=message)
 
 
 def many_arrays(message: Message, honest: Answer) -> Message:
-    content = messages.answer(honest)
+    content = messages.write_answer(honest)
     array = content["payload"]["bytes"]
     content["payload"] = ArrayRecord({"bytes": array, "more": array})
     return Message(content, reply_to=message)
