@@ -131,7 +131,7 @@ def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):
     refused = [row for row in report["keyholders"] if row["client"].startswith("keyholder")]
     assert len(refused) == 2
     shown = [row[1] for row in Report.read(tmp_path / "out/report.json").table()]
-    assert sum(text.startswith("did not open the sum: with what was") for text in shown) == 2
+    assert sum(text.startswith("did not open the sum: with the sums") for text in shown) == 2
     assert sum("would tell 1 client apart" in row["reason"] for row in refused) == 2
     assert [row["status"] for row in report["clients"]].count("kept") == 3
 

@@ -125,7 +125,7 @@ def test_whoever_misbehaves_is_named_and_the_others_go_on(deployment, federation
         (named("\x1b[2J"), "name"),
         (named("x" * 100_000), "name"),
         (altered(lambda honest: Answer("b", "known")), "not a safle file"),
-        (altered(lambda honest: Answer("b", "nonsense")), "does not say"),
+        (altered(lambda honest: Answer("b", "nonsense")), "does not name its client"),
     ],
 )
 def test_an_answer_that_is_none_is_refused(deployment, federation, tmp_path, mischief, reason):
