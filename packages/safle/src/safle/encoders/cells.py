@@ -1,4 +1,4 @@
-"""Cells of a column -> feature values, as a schema says; what else they look like, for errors."""
+"""Cells of a column -> feature values, as a schema says; advice about cells that are no numbers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from safle.encoders.schema import Column
 
 MISSING = ("", "NA", "N/A", "NaN", "null", "?")
-"""What stands for a value that is missing, in any case, where a schema does not say otherwise."""
+"""Texts that mean a missing value, in any case, unless a schema declares others."""
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _WITH_UNIT = re.compile(rf"({_NUMBER})\s*([^\W\d_%][^\d]*|%|°\w*)")
 _AFTER = r"(\d+(?:[eE][+-]?\d+)?(?:\s*[^\W\d_]\D*)?\s*)$"
 COMMA, POINT = rf"^(\s*[+-]?\d+),{_AFTER}", rf"^(\s*[+-]?\d+)\.{_AFTER}"
-"""A number with a fraction, and maybe a unit, by the mark before the fraction."""
+"""Numbers with a fraction, and maybe a unit, after a comma or a point."""
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})")
 
@@ -83,7 +83,7 @@ def read_series(
 
 
 def _places_of(values: NDArray[np.float64], levels: Sequence[str]) -> NDArray[np.float64]:
-    """Numbers as they are, or the places of the levels that say them."""
+    """Numbers as they are, or the places of the levels that are these numbers."""
     if not levels:
         return values
     # Whole numbers with gaps are floats in most frames: "2" is 2.0.
@@ -98,10 +98,10 @@ def _numbers(stripped: Series, gaps: NDArray[np.bool_], unit: str) -> NDArray[np
     cast = stripped.cast(float, strict=False)
     values = np.array(cast.to_numpy(), np.float64)
     values[gaps] = math.nan
-    # Few cells are left: numbers with their unit, spellings that Python alone reads, or none.
-    left = np.flatnonzero(cast.is_null().to_numpy() & ~gaps)
+    # polars leaves a few: numbers with a unit, spellings that only Python reads, or no numbers.
+    unread = np.flatnonzero(cast.is_null().to_numpy() & ~gaps)
     known: dict[str, float] = {}
-    for row in left.tolist():
+    for row in unread.tolist():
         text = stripped[row]
         if text not in known:
             known[text] = _read_number(text, unit, row)
@@ -125,7 +125,7 @@ def marks(texts: Iterable[str]) -> frozenset[str]:
 
 
 def split_unit(text: str) -> tuple[float, str]:
-    """A number and the unit behind it; an empty unit if ``text`` is no such thing.
+    """A number and the unit behind it; an empty unit if ``text`` is anything else.
 
     >>> split_unit("5.1 mmol/l"), split_unit("abc")
     ((5.1, 'mmol/l'), (0.0, ''))
@@ -135,7 +135,7 @@ def split_unit(text: str) -> tuple[float, str]:
 
 
 def with_points(texts: Series) -> Series:
-    """Numbers with a decimal comma as ones with a point; any other text as it is."""
+    """Numbers with a point instead of a decimal comma; any other text as it is."""
     return texts.str.replace(COMMA, "${1}.${2}")
 
 

@@ -22,11 +22,11 @@ Ranges = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Lowest and highest values, (feature_dim,) each."""
 MOST_SHARE = 0.1
 SPARED = 8
-"""So many values are no sign of another unit, however short the table is."""
+"""Up to this many values outside are let pass, however short the table is."""
 MOST_NAMED = 3
-"""Columns that are named one by one; of more, a line says how many."""
+"""Most columns that are named one by one; for more, one line says how many there are."""
 LEAST_JUDGED = 20
-"""Values from which on it is no accident that all lie close together, or are missing."""
+"""Fewest values for a judgement: fewer may lie close together, or be missing, by chance."""
 NARROW_SHARE = 0.02
 """Share of a range that the values of a wrong unit span: grams for kilograms make a thousandth."""
 ADVICE = (
@@ -36,7 +36,7 @@ ADVICE = (
 
 
 def as_ranges(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
-    """Both ends as float64, (feature_dim,); `SettingsError` for what is no range."""
+    """Both ends as float64, (feature_dim,); `SettingsError` unless they are finite and ordered."""
     ends = np.array(low, np.float64), np.array(high, np.float64)
     if {end.shape for end in ends} != {(feature_dim,)}:
         raise SettingsError(
@@ -48,7 +48,7 @@ def as_ranges(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
 
 
 def most_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.float64]:
-    """Values outside that are let pass, of those ``present``.
+    """How many of the values ``present`` may lie outside.
 
     The draft of a schema leaves out the ``least - 1`` smallest and largest values of a column.
     """
@@ -56,7 +56,7 @@ def most_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.flo
 
 
 class Outside:
-    """What of the values of each feature an encoder does not expect, or no client had.
+    """Counts, for each feature, values that the encoder does not expect and gaps that are new.
 
     ``counts`` of values outside, and values ``present``, that are not missing: int64,
     (feature_dim,) each. ``never_missing``: features in which no client had a gap, where that is
@@ -92,13 +92,13 @@ class Outside:
 
     @property
     def too_many(self) -> NDArray[np.int64]:
-        """Features of which so many values lie outside that they must be something else."""
+        """Features with too many values outside: another unit or spelling."""
         schema = self._encoder.schema
         many = self.counts > most_outside(self.present, 1 if schema is None else schema.least)
         return np.flatnonzero(many | (self.counts == self.present) & (self.counts > 0))
 
     def texts(self) -> list[str]:
-        """Sentences about what is not expected; one for many features, too."""
+        """Sentences about values that are not expected; many features share one."""
         few = np.setdiff1d(np.flatnonzero(self.counts), self.too_many)
         many = self._texts_outside(self.too_many, "many")
         return [
@@ -126,11 +126,11 @@ class Outside:
         return f"{many}outside {self._expected(at)}"
 
     def _texts_narrow(self) -> list[str]:
-        """Of numbers whose values lie so close together that their unit must be another."""
+        """Sentences about numbers whose values lie so close together that the unit seems wrong."""
         if self._encoder.ranges is None:
             return []
         low, high = self._encoder.ranges
-        # What never varies is no sign of another unit, and what lies outside was named.
+        # A constant is no sign of another unit, and columns with values outside were named.
         varying = (self._largest > self._least) & (self.counts == 0) & ~self._categories
         near = self._largest - self._least < NARROW_SHARE * (high - low)
         places = np.flatnonzero(varying & near & (self.present >= LEAST_JUDGED))
@@ -148,7 +148,7 @@ class Outside:
         ]
 
     def _texts_gaps(self) -> list[str]:
-        """Of predictions that rest on a gap whose like no client had."""
+        """Sentences about gaps in features that no client had a gap in."""
         if self._never_missing is None:
             return []
         gaps = np.where(self._never_missing, self.samples - self.present, 0)
@@ -203,7 +203,7 @@ class Outside:
                 "it is, leave it out, or allow it with --allow-outside (allow_outside=True)"
             )
         schema = self._encoder.schema
-        # Who lacks an optional column has gaps, as was agreed.
+        # An optional column may be missing.
         named = [at for at in empty if schema is None or not schema.columns[at].optional]
         if named and self.samples >= LEAST_JUDGED:
             names = ", ".join(map(self._name, named[:MOST_NAMED]))

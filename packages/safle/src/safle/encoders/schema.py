@@ -2,8 +2,8 @@
 
 A column is a number, with the range in which its values usually lie, or a category, with the
 levels that have a symbol of their own. A level's feature value is its place among the levels;
-any other text is one place further, and what is missing is not a number (NaN). A schema is a
-calibration: it travels inside the encoder that is made with it, and as a TOML file before.
+any other text is one place further, and a missing value is NaN. A schema is a
+calibration: a TOML file first, then a part of the encoder that is made with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_COLUMNS = 1 << 16
 MOST_LEVELS = MAX_TABLE_SIZE - 2
 LABEL_COLUMN = "label"
 LEAST = 5
-"""Samples that a drafted end of a range, level or class stands for, where nobody says otherwise."""
+"""Fewest samples behind a drafted end of a range, level or class, by default."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Column:
     optional: bool = False
     """Whether a table may lack the column: all its values are then missing."""
     others: bool = False
-    """Whether levels beside those named are expected: too rare to be named, one by one."""
+    """Whether other levels are expected, each too rare to be named."""
 
     def __post_init__(self) -> None:
         levels = as_texts(self.levels, what=f"column {self.name!r}: levels")
@@ -95,12 +95,12 @@ class Schema(Calibration):
     columns : each is a feature
     missing : texts that stand for no value, in any case
     ignore : columns that tables may have and that are no features
-    classes : the only labels there may be; empty if any may come
+    classes : the only labels that are allowed; empty if all are
     label_column : the column of labels
     sparse : columns that are ignored because one table has too few values in them to say what they
         are; a merge keeps those that another table knows
-    least : samples that each end of a range, level and class stood for when it was drafted: as many
-        values of a number, but for one, may lie below its range, and above it
+    least : fewest samples behind each end of a range, level and class when it was drafted: up to
+        ``least - 1`` values of a number may lie below its range, and as many above
 
     Examples
     --------
@@ -123,7 +123,7 @@ class Schema(Calibration):
             raise SettingsError(f"least = {str(self.least)[:40]}; expected an integer above 0")
         if not 1 <= len(self.columns) <= MOST_COLUMNS:
             raise SettingsError(f"{len(self.columns)} columns; expected 1..{MOST_COLUMNS}")
-        # One order, whatever that of the file: it is that of the features.
+        # The features have one order, whatever the order in the file.
         columns = sorted(self.columns, key=lambda column: str(column.name))
         object.__setattr__(self, "columns", tuple(columns))
         names = as_names([column.name for column in columns], len(columns))
@@ -134,8 +134,8 @@ class Schema(Calibration):
         as_texts(self.missing, what="missing")
         as_texts([self.label_column], what="label_column")
         for name in ("ignore", "sparse"):
-            held = sorted(as_texts(getattr(self, name), what=name))
-            object.__setattr__(self, name, tuple(held))
+            texts = sorted(as_texts(getattr(self, name), what=name))
+            object.__setattr__(self, name, tuple(texts))
         object.__setattr__(self, "classes", as_class_names(self.classes))
         others = {*self.ignore, *self.sparse, self.label_column}
         if both := sorted(others & {*self.names}):
@@ -166,7 +166,7 @@ class Schema(Calibration):
         return self.declared_range().moments()
 
     def to_json(self) -> dict[str, Any]:
-        """All of it in plain values; what is at its default is left out."""
+        """The schema in plain values, without those that are defaults."""
         columns = {column.name: _given(column) for column in self.columns}
         for described in columns.values():
             del described["name"]
@@ -180,7 +180,7 @@ class Schema(Calibration):
             raise SettingsError("not a schema; expected [columns.NAME] for each of its columns")
         columns = [{**table, "name": name} for name, table in described.items()]
         for column in columns:
-            # One at a time first: what is wrong is then said with the column's name.
+            # Each column is checked first, so that an error names it.
             as_settings(Column, column, where=f"column {column['name']!r}: ")
         return as_settings(Schema, {**content, "columns": columns})
 
@@ -189,7 +189,7 @@ class Schema(Calibration):
         content = self.to_json() | {"missing": [*self.missing]}
         lines = [f"{key} = {_toml(content[key])}" for key in content if key != "columns"]
         for column in self.columns:
-            # Both ends, also where one is zero: it would look forgotten.
+            # Both ends are written, even a zero: people would think it forgotten.
             ends = {} if column.is_category else {"low": column.low, "high": column.high}
             described = ends | content["columns"][column.name]
             lines += ["", f"[columns.{_toml(column.name)}]"]
@@ -264,8 +264,8 @@ def _merge_columns(columns: Sequence[Column], drafts: int) -> Column:
 
 
 def _ranges(columns: Sequence[Column]) -> Ranges:
-    """What values are expected, float64, (columns,) each; of a category, its levels."""
-    # Any other level is the place behind the last.
+    """The lowest and highest expected values, float64, (columns,) each; levels by place."""
+    # Other levels have the place behind the last.
     ends = [(0, len(c.levels) - 1 + c.others) if c.levels else (c.low, c.high) for c in columns]
     low, high = np.array(ends, np.float64).T
     return low, high
@@ -279,5 +279,5 @@ def _given(value: Column | Schema) -> dict[str, Any]:
 
 
 def _toml(value: Any) -> str:
-    # Texts here are printable, and of those TOML reads all that JSON writes.
+    # TOML reads printable texts as JSON writes them.
     return json.dumps(value, ensure_ascii=False)

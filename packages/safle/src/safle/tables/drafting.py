@@ -1,4 +1,4 @@
-"""A client's table -> a draft of its schema, in which no value of few samples stands."""
+"""A client's table -> a draft of its schema, which shows no value that few samples have."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ MOST_DISTINCT = 100
 """Most levels of a category: text with more is a name, a number or a remark."""
 MOST_UNITS = 4
 TOO_LITTLE = ("has a value", "hardly ever varies")
-"""Why a column says nothing in one table, and may in another."""
+"""Why a column is no feature in one table, though it may be one in another."""
 MANY = 100
-"""Whole numbers that are all different by chance are fewer."""
+"""From this many on, whole numbers are not all different by chance."""
 FEWEST_PER_VALUE = 5
 _DAY = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 _UNIT_IN_NAME = re.compile(r".*[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*")
@@ -40,11 +40,11 @@ _UNIT_IN_NAME = re.compile(r".*[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*")
 
 @dataclass(frozen=True)
 class Draft:
-    """What was found.
+    """A drafted schema, and what people should know about it.
 
     Attributes
     ----------
-    schema : to be looked at, merged with those of others, and declared
+    schema : for people to check, to merge with other drafts, and to declare
     gaps : how many values are missing, by column
     left_out : why a column is no feature, by column
     doubts : what else a column may be, though it is a feature, by column
@@ -99,7 +99,7 @@ def draft_schema(
     gaps: dict[str, int] = {}
     left_out: dict[str, str] = {}
     doubts: dict[str, str] = {}
-    told = _label_cells(sheet, label, labels)
+    label_cells = _label_cells(sheet, label, labels)
     for name in sheet.names:
         if name == label or name in ignored:
             continue
@@ -111,7 +111,7 @@ def draft_schema(
         drafted = _draft_column(name, present, category=name in levels, least=least)
         if isinstance(drafted, Column):
             found.append(drafted)
-            if doubt := _doubt(present) or _doubt_copy(cells, told):
+            if doubt := _doubt(present) or _doubt_copy(cells, label_cells):
                 doubts[name] = doubt
             gaps[name] = len(cells) - len(present)
         else:
@@ -140,14 +140,14 @@ def _labels(sheet: Sheet, label: str | None, labels: ArrayLike | None) -> NDArra
 
 
 def _label_cells(sheet: Sheet, label: str | None, labels: ArrayLike | None) -> list[str]:
-    """The label of each sample as text; nothing where there are none."""
+    """The label of each sample as text; empty if there are no labels."""
     if labels is not None:
         return np.asarray(labels).astype(str).tolist()
     return [] if label is None else sheet.texts(label).to_list()
 
 
 def _doubt(present: Series) -> str:
-    """What the cells of a column that are not missing may be beside a feature; empty if nothing."""
+    """What a column may be instead of a feature, by its present cells; empty if nothing."""
     distinct = present.n_unique()
     whole = bool(present.str.contains(r"^\d+$").all())
     if whole and present.str.contains(_DAY).all():
@@ -166,7 +166,7 @@ def _doubt(present: Series) -> str:
 
 
 def _doubt_copy(cells: Series, labels: Sequence[str]) -> str:
-    """Whether each of a few values alone tells the label, in every sample."""
+    """A doubt if the column has few values, and each occurs with one label only."""
     import polars as pl
 
     if len(labels) != len(cells):
@@ -194,7 +194,7 @@ def _draft_classes(labels: NDArray[Any], where: str, least: int) -> tuple[ClassN
 
 
 def _draft_column(name: str, present: Series, *, category: bool, least: int) -> Column | str:
-    """A column from its cells that are not missing, or why it is none."""
+    """A column from its present cells, or why it is no feature."""
     if len(present) < 2 * least:
         return f"{TOO_LITTLE[0]} in fewer than {2 * least} samples"
     distinct, places, times = np.unique(
@@ -226,7 +226,7 @@ def _numbers(distinct: NDArray[np.str_]) -> tuple[NDArray[np.float64], set[str]]
             return np.array([]), set()
         values.append(value)
         units.add(unit)
-    # Where some say it, the others mean it.
+    # Numbers without a unit have the unit of the others.
     return np.array(values), units - {""} or units
 
 
@@ -235,7 +235,7 @@ def _draft_number(name: str, values: NDArray[np.float64], unit: str, *, least: i
     low, high = float(inner[0]), float(inner[-1])
     if low == high:
         return TOO_LITTLE[1]
-    # To two digits of the width: nobody's value stands there.
+    # Rounded to two digits of the width, so that the ends are nobody's values.
     step = 10.0 ** (math.floor(math.log10(high - low)) - 1)
     low, high = (
         float(f"{bound * step:.12g}") for bound in (math.floor(low / step), math.ceil(high / step))
