@@ -119,7 +119,7 @@ def test_priors_that_cannot_be_meant_are_refused(digits: Any, tmp_path: Path) ->
     encoder, features, labels = digits
     counted = safle.count(encoder, features[:100], labels[:100])
     for priors, words in (
-        ({3: 0.5}, "one for each class"),
+        ({3: 0.5}, "a prior for each class"),
         (dict.fromkeys(range(10), -1.0), "positive number"),
         ("even", "expected 'uniform'"),
     ):
