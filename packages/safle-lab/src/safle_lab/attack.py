@@ -1,15 +1,15 @@
 """The attack: samples worked out of a plain contribution, exactly, as its receiver could.
 
-Three ways, each on what the ones before have left:
+It finds samples in three ways, each among those that the ways before it did not find:
 
 - a class of one sample: its column of cross is the sample;
-- a code that occurred once: its row of the gram is the sample. What is found is taken off the
-  sums, and then other classes and codes are left with one sample (peeling);
-- few samples, whatever their codes, in all or, where grams are by class, of a class: lattice
+- a code that occurred once: its row of the gram is the sample. Found samples are subtracted from
+  the sums, which may leave other classes and codes with one sample (peeling);
+- few samples in all, or in one class if every class has a gram, whatever their codes: lattice
   reduction, `safle_lab.lattice`.
 
-All sums are first divided by what divides them: a table in which every row stands three times is
-another one thrice. Only sums are used, so every kind of encoder is attacked alike.
+All sums are first divided by their common divisor: it is 3 if a table holds every row three
+times. Only sums are used, so every kind of encoder is attacked alike.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from safle.statistics import Statistics
 from safle_lab.lattice import AT_ONCE, Residual, common_divisor, reduce_few
 
 MOST_REDUCED = 40
-"""Samples that lattice reduction is tried on: seconds. 60 take ten, 100 minutes."""
+"""Most samples for lattice reduction: 40 take seconds, 100 take minutes."""
 FEW = 5
 """Samples below which the sums of a class say much about each of them."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What was worked out.
+    """The samples that the attack found.
 
     Attributes
     ----------
-    samples : that the statistics count
-    by_class, by_code, by_lattice : how many of them were found, exactly, in which way
-    codes, labels : theirs, in the order in which they were found
-    close : others, in classes of so few that their sums are close to each of them
-    untried : samples that lattice reduction finds as a rule, and was not tried on: too many, or its
-        package is missing
+    samples : number of samples in the statistics
+    by_class, by_code, by_lattice : number of samples found exactly, in each of the three ways
+    codes, labels : of the found samples, in the order in which they were found
+    close : samples not found, in classes so small that the class mean is close to each of them
+    untried : samples that lattice reduction would usually find, but was not tried on: they are too
+        many, or its package is missing
     """
 
     samples: int
@@ -111,7 +111,7 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
 
 
 def _find(left: Residual, most_reduced: int) -> tuple[dict[str, int], bool]:
-    """Take off what can be found: how many in which way, and whether a lattice was reduced."""
+    """Subtract the samples found; their number by way, and whether a lattice was tried."""
     by = {"class": 0, "code": 0, "lattice": 0}
     _peel(left, by)
     tried = False
@@ -143,7 +143,7 @@ def _reduce(left: Residual, most: int) -> Iterator[list[tuple[NDArray[np.int64],
 
 
 def _peel(left: Residual, by: dict[str, int]) -> None:
-    """Read off what has a class or a code to itself, until nothing has."""
+    """Find samples that are alone in a class or with a code, until there are none."""
     before = left.samples + 1
     while left.samples < before:
         before = left.samples

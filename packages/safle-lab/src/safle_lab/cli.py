@@ -172,7 +172,7 @@ def attack(
     from safle_lab.attack import attack as run_attack
 
     if output is not None and output.suffix.lower() != ".npz":
-        raise click.UsageError(f"{output}: what is found goes into a file that ends in .npz")
+        raise click.UsageError(f"{output}: expected a name that ends in .npz")
     if peek_kind(contribution) == "masked contribution":
         nothing = "nothing: every number in it is under a mask, and as good as drawn at random"
         session.facts(f"{contribution}: attacked", {"worked out": nothing})

@@ -76,7 +76,7 @@ class Residual:
         return not self.samples and not any(self.columns(part).any() for part in parts)
 
     def take(self, row: NDArray[np.int64], owner: int) -> bool:
-        """Take a sample off, if these are the codes of one; whether they are."""
+        """Subtract a sample if ``row`` could be one; return whether it could."""
         if not is_sample(self.whole, row):
             # Not sums of data: a class that holds no sample is not looked at again.
             self.class_counts[owner] = 0

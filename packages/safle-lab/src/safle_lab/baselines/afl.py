@@ -42,7 +42,7 @@ from safle_lab.baselines.base import (
 Matrix = NDArray[np.float64]
 GRID_BITS = 16
 MOST_SAMPLES = 1 << (53 - 2 * GRID_BITS)
-"""Products of two 16-bit integers summed over so many samples are exact in float64."""
+"""Sums of products of two 16-bit integers are exact in float64 up to this many samples."""
 
 
 class Settings(MethodSettings, frozen=True):

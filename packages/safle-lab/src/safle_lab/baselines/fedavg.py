@@ -1,4 +1,4 @@
-"""FedAvg, and the rounds that its kin share: local training, then a weighted average.
+"""FedAvg, and the rounds of the methods built on it: local training, then a weighted average.
 
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of
 Deep Networks from Decentralized Data", AISTATS 2017.

@@ -1,4 +1,4 @@
-"""Heads that clients train alone: averaged, kept and asked for their votes, or left alone.
+"""Heads that clients train alone: averaged, joined to an ensemble, or kept local.
 
 Guha, Talwalkar, Smith: "One-Shot Federated Learning", 2019.
 

@@ -51,7 +51,7 @@ def residual(own: Statistics, solution: Solution, encoder: Encoder) -> float:
 
 
 def stand_out(residuals: Vector, apart: float) -> NDArray[np.bool_]:
-    """Who fits so badly as to be taken back, (clients,)."""
+    """Which clients fit badly enough to be subtracted, (clients,)."""
     if len(residuals) < 2:
         return np.zeros(len(residuals), np.bool_)
     mixture = GaussianMixture(2, random_state=0).fit(residuals[:, None])
@@ -63,7 +63,7 @@ def stand_out(residuals: Vector, apart: float) -> NDArray[np.bool_]:
 
 
 def run(task: Task, settings: Settings) -> Result:
-    """One round; what fits badly is subtracted."""
+    """One round; the server subtracts clients whose labels fit badly."""
     encoder, cost = safle.shared_encoder(task, settings)
     statistics, size = safle.count_clients(task, encoder)
     joint = safle.solve_by(settings, statistics, head="least-squares")

@@ -1,7 +1,7 @@
 """Cells: one measurement each, kept in a file of its own as soon as it is made.
 
-A cell is named by what is asked and of which data, so a run that was interrupted goes on
-where it stopped, and experiments that ask for the same share the answer. A user deletes a file to
+A file's name is a digest of its cell and data, so an interrupted run goes on where it stopped, and
+experiments that need the same cell share its file. A user deletes a file to
 have its cell measured again.
 """
 
@@ -29,7 +29,7 @@ PACKAGES = ("safle", "numpy", "scipy", "scikit-learn", "torch", "zstandard")
 
 @dataclass(frozen=True)
 class Cell:
-    """What is asked.
+    """One measurement to make.
 
     Attributes
     ----------

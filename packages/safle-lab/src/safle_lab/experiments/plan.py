@@ -1,4 +1,4 @@
-"""What an experiment asks for: requests, whose settings are chosen before they are measured."""
+"""The requests of an experiment; settings are chosen before a request is measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

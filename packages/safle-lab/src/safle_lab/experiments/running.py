@@ -1,8 +1,8 @@
-"""Running an experiment: settings, what is chosen of them, cells -> JSON, CSV and TOML.
+"""Run an experiment: settings -> tuned settings -> cells -> JSON, CSV and TOML.
 
-A method's settings are chosen on held-out training samples; the test set is not looked at.
-One after the other, in the order of the method's grid, the others as chosen so far. Methods
-that refine another one (`Method.tuned_like`) begin with its choice. Seeds share the choice.
+A method's settings are chosen on held-out training samples, never on the test set. They are chosen
+one after the other, in the order of the method's grid. Methods that refine another one
+(`Method.tuned_like`) begin with its choice. Seeds share the choice.
 """
 
 import csv
@@ -49,7 +49,7 @@ Measured = Callable[[Cell, int], Figures]
 def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> Settings:
     """Defaults of features files, or of digits (``small``), with the file's in their place.
 
-    Of a hundred classes and more, table 1 has the scenarios that the paper has for those.
+    With a hundred classes or more, table 1 has the paper's scenarios for many classes.
     """
     settings = Settings()
     if class_count >= 100:

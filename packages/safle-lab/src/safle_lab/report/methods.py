@@ -66,7 +66,7 @@ def table1(result: Result, paper: Paper) -> Blocks:
 
 
 def _caption(lines: Rows, scenarios: Sequence[str], paper: Paper) -> str:
-    """What table 1 shows, of what was measured."""
+    """The caption of table 1; it names only figures that were measured."""
     methods = distinct(lines, "method")
     several = any(line["seeds"] > 1 for line in lines)
     parts = ["Top-1 accuracy in percent" + ", mean ± deviation over seeds" * several]
@@ -121,7 +121,7 @@ def in_words(scenario: str) -> str:
 
 
 MANY_ROUNDS = 10
-"""So many need an axis on which single rounds show as well."""
+"""With more rounds the axis is logarithmic, so that the first rounds remain visible."""
 
 
 def rounds(result: Result, _paper: Paper) -> Blocks:
@@ -166,7 +166,7 @@ def clients(result: Result, _paper: Paper) -> Blocks:
     """Accuracy over the number of clients, with the models' digests."""
     lines = result["summary"]
     table = Table.of(
-        "The same samples, spread ever thinner.",
+        "The same samples, spread over more and more clients.",
         lines,
         {
             "method": column("method"),
