@@ -52,7 +52,7 @@ def test_files_of_others_are_replaced_only_by_force(
         pytest.importorskip("onnx")
     write, place = OUTPUTS[name], ward / name
     place.write_bytes(THEIRS)
-    assert f"{name} is there, and is no file of this kind" in safle(*write, name, code=2)
+    assert f"{name} exists and is no file of this kind" in safle(*write, name, code=2)
     assert place.read_bytes() == THEIRS
     safle(*write, name, "--force")
     assert place.read_bytes() != THEIRS

@@ -129,7 +129,7 @@ def test_a_solve_that_fails_says_whose_contribution_it_was(folder, monkeypatch):
     assert "too small" in said
     assert "all 2 contributions verify; these fail too when they are solved alone: 'a', 'b'" in said
     said = safle("solve", "ab.total", *encoder, *tiny, folder=folder, code=1).stderr
-    assert "a sum does not tell whose contribution it was" in said
+    assert "a sum does not show which contribution is at fault" in said
 
     def break_and_fail(*_arguments, **_options):
         damaged = sorted((folder / "failing" / "contributions").iterdir())[0]

@@ -430,7 +430,9 @@ def test_new_keys_replace_nothing(safle, tmp_path):
     safle("private", "keys", "a", "-o", tmp_path / "a.key")
     kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for name in ("a.key", "b.key", "c.pub"):
-        assert "would be lost" in safle("private", "keys", "a", "-o", tmp_path / name, code=2)
+        assert "would be overwritten" in safle(
+            "private", "keys", "a", "-o", tmp_path / name, code=2
+        )
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == kept
 
 

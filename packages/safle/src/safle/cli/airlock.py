@@ -17,8 +17,8 @@ from safle.errors import FederationError, SafleError
 from safle.site import airlock as room
 from safle.site.policy import Policy
 
-MOST = "Plain questions of one kind that are answered; whoever asks often can work out samples."
-HISTORY = "What you, as a keyholder, have opened before; naming it is your consent to open more."
+MOST = "Most plain questions of one kind to answer: many answers can give samples away."
+HISTORY = "A keyholder's history of opened sums; naming it is your consent to open more."
 SECONDS_BETWEEN_LOOKS = 1.0
 UNDER_MASKS = ("operator_path", "key_path", "history_path")
 """Options for questions under masks alone."""
@@ -32,7 +32,7 @@ UNDER_MASKS = ("operator_path", "key_path", "history_path")
 @click.argument("outbox", type=opt.FOLDER, help="Where the answers go.")
 @click.argument("data", required=False, type=opt.PLACE, help=opt.FEATURES)
 @opt.option("--test", "Evaluate models on this table.", "DATA", type=opt.PLACE)
-@opt.flag("--watch", "Go on with what comes later, until you stop it.")
+@opt.flag("--watch", "Wait for more questions, until you stop it.")
 @opt.option("--most", MOST, "N", type=opt.COUNT, default=1)
 @opt.table_options(labels=True)
 @opt.classes_option
@@ -46,19 +46,21 @@ def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **optio
     """Answer the questions in INBOX by count, evaluate or private answer.
 
     For the owner of the data. A node of a network has no path to data: it puts the encoder, round,
-    model or request that it was sent into INBOX, and sends what lies in OUTBOX for it. This
+    model or request that it was sent into INBOX, and sends the answer from OUTBOX. This
     command gives those answers, with your policy, release sheets and log. With a key and without
     a policy it answers private rounds only.
     """
     for place in (inbox, outbox):
         if not place.is_dir():
             raise FileNotFoundError(2, "no such directory", str(place))
-    between = room.Airlock(inbox, outbox)
+    boxes = room.Airlock(inbox, outbox)
     answered = refused = 0
     while True:
-        for question in between.open_questions():
-            done = _answer(session, between, question, options)
-            answered, refused = answered + done, refused + (not done)
+        for question in boxes.open_questions():
+            if _answer(session, boxes, question, options):
+                answered += 1
+            else:
+                refused += 1
         if not watch:
             break
         time.sleep(SECONDS_BETWEEN_LOOKS)
@@ -66,38 +68,38 @@ def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **optio
 
 
 def _answer(
-    session: Session, between: room.Airlock, question: room.Question, options: dict[str, Any]
+    session: Session, boxes: room.Airlock, question: room.Question, options: dict[str, Any]
 ) -> bool:
     """Answer one question, or say in the outbox that it is refused; whether it was answered."""
     session.note(f"{question.name}: asked")
     try:
-        _check(between, question, options)
-        _run(session, between, question, options)
+        _check(boxes, question, options)
+        _run(session, boxes, question, options)
     except (SafleError, OSError, click.ClickException, MemoryError) as error:
         if session.debug:
             raise
         session.warn(f"{question.name}: refused: {error}")
-        # Why a keyholder refuses says nothing of anybody's data; of other errors less is told.
-        known = question.kind == room.OPEN and isinstance(error, FederationError)
-        between.refuse(question, str(error) if known else room.describe_error(error))
+        # A keyholder's reason says nothing of anybody's data; other errors may, and are shortened.
+        harmless = question.kind == room.OPEN and isinstance(error, FederationError)
+        boxes.refuse(question, str(error) if harmless else room.describe_error(error))
         return False
-    session.note(f"{question.name}: answered by {between.place(question)}")
+    session.note(f"{question.name}: answered by {boxes.place(question)}")
     return True
 
 
-def _data(question: room.Question, options: dict[str, Any]) -> Path | None:
-    found: Path | None = options["test" if question.kind == room.EVALUATE else "data"]
-    return found
+def _data_for(question: room.Question, options: dict[str, Any]) -> Path | None:
+    path: Path | None = options["test" if question.kind == room.EVALUATE else "data"]
+    return path
 
 
-def _check(between: room.Airlock, question: room.Question, options: dict[str, Any]) -> None:
+def _check(boxes: room.Airlock, question: room.Question, options: dict[str, Any]) -> None:
     """Refuse what this site does not answer, whatever its policy says."""
     plain = question.kind in room.PLAIN
     if plain and options["key_path"] and Policy.find(options["policy_path"]) is None:
         raise room.Refused(
             "this site has a key for private rounds and no policy: it answers private rounds only"
         )
-    if plain and len(between.answered(question.kind)) >= options["most"]:
+    if plain and len(boxes.answered(question.kind)) >= options["most"]:
         raise room.Refused(
             f"this site has answered {options['most']} questions of this kind, and answers no more "
             "until somebody there allows it (--most, or remove an answer from the outbox)"
@@ -106,25 +108,25 @@ def _check(between: room.Airlock, question: room.Question, options: dict[str, An
         raise room.Refused("this site has no keys for private rounds")
     if question.kind == room.OPEN and not options["history_path"]:
         raise room.Refused("this site opens no sums: it has named no history")
-    if question.kind != room.OPEN and _data(question, options) is None:
+    if question.kind != room.OPEN and _data_for(question, options) is None:
         raise room.Refused("this site has no data for this question")
 
 
 def _run(
-    session: Session, between: room.Airlock, question: room.Question, options: dict[str, Any]
+    session: Session, boxes: room.Airlock, question: room.Question, options: dict[str, Any]
 ) -> None:
-    """Give the site's own command, on copies of the question's files that nobody can change."""
+    """Run the site's own command, on copies of the question's files that nobody can change."""
     root = get_current_context().find_root().command
     masked = question.kind not in room.PLAIN
-    # Each command takes those that it has an option for.
-    own = {name: options[name] for name in options if masked or name not in UNDER_MASKS}
-    defaults = {"count": own, "evaluate": own, "private": {"answer": own}}
+    # Each command takes the options that it has.
+    forwarded = {name: options[name] for name in options if masked or name not in UNDER_MASKS}
+    defaults = {"count": forwarded, "evaluate": forwarded, "private": {"answer": forwarded}}
     with tempfile.TemporaryDirectory(prefix="safle-airlock-") as folder:
         files = {name: str(Path(folder, name)) for name in question.files}
         for name, content in question.files.items():
             Path(files[name]).write_bytes(content)
-        data, output = str(_data(question, options)), str(between.place(question))
-        words = question.command(files, data, output, yes=True)
+        data, output = str(_data_for(question, options)), str(boxes.place(question))
+        arguments = question.command(files, data, output, yes=True)
         quiet = Session(quiet=session.quiet, debug=session.debug)
         settings: dict[str, Any] = {"obj": quiet, "default_map": defaults}
-        root.main(words, prog_name="safle", standalone_mode=False, **settings)
+        root.main(arguments, prog_name="safle", standalone_mode=False, **settings)

@@ -1,4 +1,4 @@
-"""At a client: ``safle count``, ``histogram`` and ``rehearse``, and how any file leaves."""
+"""At a client: ``safle count``, ``histogram`` and ``rehearse``, and how files leave."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from safle.tables import Table, open_matching, open_table
 
 EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
 release_options = opt.options(opt.policy_option, opt.round_options(panel="Under masks"))
-"""By which rules a file leaves, and for which private round: what `release` takes."""
+"""The options that `release` reads: a policy, and the files of a private round."""
 
 
 def release(
@@ -36,35 +36,35 @@ def release(
 ) -> tuple[str, bytes]:
     """Write what was counted, masked if a round is named, with its release sheets.
 
-    `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of an
-    evaluated model's. Returns what kind of file it is, and its bytes.
+    `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of
+    an evaluated model's encoder. Returns what kind of file it is, and its bytes.
     """
-    found, policy = Release.of(counts.once, encoder), Policy.find(options["policy_path"])
-    papers = [options[name] for name in ("round_path", "operator_path", "key_path")]
-    if not any(papers):
+    plain, policy = Release.of(counts.once, encoder), Policy.find(options["policy_path"])
+    round_files = [options[name] for name in ("round_path", "operator_path", "key_path")]
+    if not any(round_files):
         kind = FILE_KINDS[type(counts.total)]
         data = kind.encode(counts.total)
-        write_release(output, data, found, policy)
+        write_release(output, data, plain, policy)
         return kind.name, data
-    if not all(papers):
+    if not all(round_files):
         raise click.UsageError("--round, --operator and --key belong together")
-    # Only who takes part in a private round needs what these import.
+    # Only private rounds need these imports.
     from safle.cli.private import load_round
     from safle.private import PrivateKey, mask
 
     private_round = load_round(options["round_path"], options["operator_path"])
     data = mask(private_round, PrivateKey.load(options["key_path"]), counts.total).to_bytes()
-    write_release(output, data, found.under_masks(private_round), policy)
+    write_release(output, data, plain.under_masks(private_round), policy)
     session.note(
-        "masked: what is listed here was counted and is not in the file; only the sum with others "
-        "can be opened, of at least "
-        f"{private_round.fewest} clients, if all of {', '.join(private_round.keyholders)} answer"
+        "masked: the file does not show the counts that are listed here. Only a sum of at least "
+        f"{private_round.fewest} clients can be opened, if all of "
+        f"{', '.join(private_round.keyholders)} answer"
     )
     return "masked contribution", data
 
 
 def note_repeats(session: Session, table: Table, counts: Counts[Any]) -> None:
-    """Say how many samples the policy does not count, because their row stands there before."""
+    """Note how many samples repeat an earlier row, which the policy does not count."""
     samples = len(table) if table.weights is None else int((table.weights > 0).sum())
     if repeats := samples - counts.once.sample_count:
         session.note(
@@ -109,7 +109,7 @@ def count(
     if not counts.total.sample_count and not options["allow_empty"]:
         raise InvalidInput(
             f"{features}: has no samples, so there is nothing to send; is it the right file? If it "
-            "is, say --allow-empty"
+            "is, use --allow-empty"
         )
     note_repeats(session, table, counts)
     kind, data = release(session, counts, output, options)
@@ -137,9 +137,9 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
 
     declared = opt.declared_grid(options)
     if declared is None:
-        raise click.UsageError("say --low and --high, or --schema FILE")
+        raise click.UsageError("give --low and --high, or --schema FILE")
     table = open_table(features, **opt.selected(options))
-    # In one order everywhere, whatever that of the file.
+    # Every client counts the columns in the same order, whatever the order of its file.
     table = table.arranged(declared["names"] or sorted(table.names), where=str(features))
     grid = Grid(feature_dim=table.feature_dim, **declared | {"names": table.names})
     # A client without samples has a histogram too.
@@ -166,9 +166,9 @@ def rehearse(
 ) -> None:
     """Say what your samples would send and give away, before anything is sent.
 
-    Counts and packs them as [b]safle count[/b] would, but writes no file. A fifth of them,
-    held out, says how well the others do on their own: a federation does better. What can be
-    worked out from a file, [b]safle attack[/b] of safle-lab works out.
+    It counts and packs them as [b]safle count[/b] would, but writes no file. It also tests a model
+    of four fifths of them on the last fifth: a federation does better. [b]safle attack[/b] of
+    safle-lab works samples out of a file.
     """
     from safle.site.rehearsal import rehearse as count_and_judge
 
@@ -176,7 +176,7 @@ def rehearse(
     table = open_matching(encoder, features, trusted=trusted, **opt.selected(options))
     labels = np.asarray(table.labels)
     with session.progress(f"rehearsing {features.name}") as advance:
-        found = count_and_judge(
+        rehearsal = count_and_judge(
             encoder,
             np.asarray(table.features),
             labels,
@@ -184,19 +184,20 @@ def rehearse(
             allow_outside=allow_outside,
             progress=advance,
         )
-    warning = found.exposure.summary
+    warning = rehearsal.exposure.summary
     facts = {
-        "samples": f"{found.samples:,}",
+        "samples": f"{rehearsal.samples:,}",
         "classes": listing(sorted(set(labels.tolist()))),
-        "columns that fit": f"{found.fit:.0%} vary within their calibrated range",
-        "accuracy alone": f"{found.accuracy:.1%} ± {found.error:.1%} of {found.judged:,} held-out "
-        f"samples (always the most frequent class: {found.largest_class:.1%})",
-        "sends": f"{readable(found.bytes)}, once: {found.numbers:,} sums over its samples",
-        "takes": f"{found.seconds:.1f} s to encode, count and pack features here",
+        "columns that fit": f"{rehearsal.fit:.0%} vary within their calibrated range",
+        "accuracy alone": f"{rehearsal.accuracy:.1%} ± {rehearsal.error:.1%} of "
+        f"{rehearsal.judged:,} held-out samples "
+        f"(always the most frequent class: {rehearsal.largest_class:.1%})",
+        "sends": f"{readable(rehearsal.bytes)}, once: {rehearsal.numbers:,} sums over its samples",
+        "takes": f"{rehearsal.seconds:.1f} s to encode, count and pack features here",
         "says": "how many samples each class has, sums of columns and of products of two columns",
         "hides": "what the codes do not say" if warning else "every sample, as far as we know",
     }
     session.facts(f"{features}: a contribution", facts)
-    session.text([f"warning: {text}" for text in found.doubts])
+    session.text([f"warning: {text}" for text in rehearsal.doubts])
     # Last, where it is read.
-    show_exposure(session, found.exposure)
+    show_exposure(session, rehearsal.exposure)

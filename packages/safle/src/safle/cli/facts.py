@@ -1,4 +1,4 @@
-"""What kind of file lies at a place, and what our values hold, in words: names -> values."""
+"""Describe files and values in words: the kind of a file, and facts (name -> value)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from safle.encoders.features import ClassName, near_duplicates
 from safle.errors import SafleError
 
 if TYPE_CHECKING:
-    # Every command shows some of these, none all.
+    # No command needs all of these.
     from safle.encoders.histogram import Histogram
     from safle.encoders.schema import Schema
     from safle.evaluation import Evaluation
@@ -37,9 +37,9 @@ MARKS = {
     "predictions": rb'\A[^,\n]*,class(\r?\n|,"?probability_)',
     "ONNX graph": rb"\A\x08.*safle",
 }
-"""Kinds of file that others can read, too -> what they begin with, or hold near an end."""
-NEAR = 1 << 16
-"""How many bytes at either end of a file its marks are looked for in."""
+"""Kind of a file in a common format -> a pattern at its beginning or near an end."""
+BYTES_SEARCHED = 1 << 16
+"""Bytes at either end of a file in which its mark is searched."""
 SAFETENSORS = ("encoder", "model")
 
 
@@ -80,7 +80,7 @@ def counts_facts(value: Any, data: bytes) -> Facts:
     """Facts of statistics, noisy statistics, a histogram or evaluation counts, and their file."""
     from safle.wire.container import declared_digest
 
-    facts = _SHOWN[type(value).__name__](value)
+    facts = _FACTS_BY_TYPE[type(value).__name__](value)
     return facts | {"file": readable(len(data)), "digest": declared_digest(data)}
 
 
@@ -129,17 +129,17 @@ def _histogram_facts(histogram: Histogram) -> Facts:
     }
 
 
-_SHOWN: dict[str, Callable[[Any], Facts]] = {
+_FACTS_BY_TYPE: dict[str, Callable[[Any], Facts]] = {
     "Statistics": _statistics_facts,
     "NoisyStatistics": _noisy_facts,
     "Histogram": _histogram_facts,
     "Evaluation": _evaluation_facts,
 }
-"""By the name of the type: nobody imports them all."""
+"""By name of the type: a command imports only the types that it needs."""
 
 
 def model_facts(model: Model) -> Facts:
-    """Classes, head, ridge, what was promised, sizes, identity."""
+    """Classes, head, ridge, privacy, sizes, identity."""
     return {
         "classes": listing(model.class_names),
         "head": model.head,
@@ -156,25 +156,25 @@ def model_facts(model: Model) -> Facts:
 
 
 def privacy_facts(model: Model) -> dict[str, str]:
-    """What was promised to those whose samples a model was made of, if anything was."""
+    """The differential privacy that a model's samples were promised, if any."""
     return {} if model.privacy is None else {"privacy": model.privacy.promise}
 
 
 def temperature_of(model: Model) -> str:
-    """Whether probabilities can be taken at their word."""
+    """How far a model's probabilities can be trusted."""
     if model.temperature is None:
         return (
             "no temperature is known: `safle evaluate` says how far they are off, "
             "`safle fit-temperature` helps"
         )
-    return f"of scores over the temperature {model.temperature:.3g}"
+    return f"scores are divided by the temperature {model.temperature:.3g}"
 
 
-def show_exposure(session: Session, found: Exposure) -> None:
-    """What can be worked out of statistics, after a warning if that is samples."""
-    warning = found.summary
+def show_exposure(session: Session, exposure: Exposure) -> None:
+    """Show what can be worked out from statistics, with a warning if samples can."""
+    warning = exposure.summary
     heading = f"warning: {warning}" if warning else "What can be worked out from it:"
-    session.text([heading, *(f"  - {text}" for text in found.details)])
+    session.text([heading, *(f"  - {text}" for text in exposure.details)])
 
 
 def show_schema(session: Session, path: Path, schema: Schema, gaps: dict[str, int] | None) -> None:
@@ -194,20 +194,20 @@ def show_schema(session: Session, path: Path, schema: Schema, gaps: dict[str, in
 
 
 def warn_of_coarse(session: Session, histogram: Histogram) -> None:
-    """Say which features have hardly any thresholds to be told apart by."""
+    """Warn of features whose values fall into one or two bins."""
     places = histogram.coarse()
     if not len(places):
         return
-    called = histogram.names or [f"number {at}" for at in range(histogram.feature_dim)]
+    names = histogram.names or [f"number {index}" for index in range(histogram.feature_dim)]
     session.warn(
         f"{len(places):,} of {histogram.feature_dim:,} features fall into one or two bins: "
-        f"{', '.join(called[at] for at in places)}; unless they have no more than two values, give "
-        "every feature a range of its own (--schema)"
+        f"{', '.join(names[index] for index in places)}; unless they have no more than two values, "
+        "give every feature a range of its own (--schema)"
     )
 
 
 def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
-    """Say which classes are probably one: hospitals write labels in their own ways."""
+    """Warn of classes that are probably one class, written in different ways."""
     for alike in near_duplicates(names):
         session.warn(
             f"classes {alike} differ in case or spaces only; if they are one, write the label one "
@@ -219,7 +219,7 @@ def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
 def kind_of(path: Path) -> str:
     """The kind of a file that safle has written; empty for all others.
 
-    A name says nothing: a client's table ends as predictions do.
+    The content tells, not the name: tables and predictions both end in .csv.
     """
     from safle.wire.container import peek_kind
 
@@ -230,15 +230,15 @@ def _safetensors_kind(path: Path) -> str:
     try:
         with path.open("rb"), safe_open(path, framework="numpy") as file:
             metadata, tensors = file.metadata() or {}, {*file.keys()}
-        found = str(json.loads(metadata.get("safle", "{}")).get("format"))
+        format_name = str(json.loads(metadata.get("safle", "{}")).get("format"))
     except (SafetensorError, ValueError, AttributeError):
         return ""
     if "source" in metadata and tensors == {"mean", "deviation"}:
         return "moments"
     if "source" in metadata and {"features", "sample_names"} <= tensors:
         return "features"
-    # By prefix: a file of a later version is told apart by its own reader.
-    return next((kind for kind in SAFETENSORS if found.startswith(f"safle-{kind}-")), "")
+    # By prefix: the reader itself refuses a later version.
+    return next((kind for kind in SAFETENSORS if format_name.startswith(f"safle-{kind}-")), "")
 
 
 def _marked_kind(path: Path) -> str:
@@ -251,8 +251,8 @@ def _marked_kind(path: Path) -> str:
             return ""
         return "schema"
     with path.open("rb") as file:
-        ends = file.read(NEAR)
-        file.seek(max(path.stat().st_size - NEAR, len(ends)))
+        ends = file.read(BYTES_SEARCHED)
+        file.seek(max(path.stat().st_size - BYTES_SEARCHED, len(ends)))
         ends += file.read()
-    found = (kind for kind, mark in MARKS.items() if re.search(mark, ends, re.DOTALL))
-    return next(found, "")
+    kinds = (kind for kind, mark in MARKS.items() if re.search(mark, ends, re.DOTALL))
+    return next(kinds, "")

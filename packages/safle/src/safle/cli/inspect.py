@@ -10,7 +10,7 @@ import rich_click as click
 
 from safle.basics.memory import readable
 from safle.basics.places import naming
-from safle.cli import facts as say
+from safle.cli import facts as describe
 from safle.cli import options as opt
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
@@ -26,7 +26,7 @@ from safle.wire import container
 
 CLASSES_SHOWN = 30
 FILE = "An encoder, schema, statistics, histogram, model, features, counts or private file."
-LOGGED = "A log, or a store; by default this site's own ($SAFLE_LOG)."
+LOG_HELP = "A log, or a store; by default this site's own ($SAFLE_LOG)."
 CHECKED = "checksum, digest, sizes, all invariants of counts"
 
 
@@ -36,45 +36,45 @@ CHECKED = "checksum, digest, sizes, all invariants of counts"
 def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
     """Say what a file is, what it holds, and whether it is sound.
 
-    Works on every file that safle writes, and on tables of features. What a client would send
-    with an encoder, and give away, [b]safle rehearse[/b] says.
+    Works on every file that safle writes, and on tables of features. [b]safle rehearse[/b]
+    says what a client would send with an encoder, and give away.
     """
-    kind = say.kind_of(file)
+    kind = describe.kind_of(file)
     if kind in _SAFETENSORS:
         facts = _SAFETENSORS[kind](file) | {"file": readable(file.stat().st_size)}
         session.facts(f"{file}: {kind}", facts)
     elif kind in (reader.name for reader in FILE_KINDS.values()):
-        _counts(session, file, kind)
+        _show_counts(session, file, kind)
     elif kind in container.KINDS.values():
-        _private(session, file, kind)
+        _show_private(session, file, kind)
     elif file.suffix.lower() == ".toml":
-        say.show_schema(session, file, Schema.read(file), None)
+        describe.show_schema(session, file, Schema.read(file), None)
     else:
-        _table(session, file, **selection)
+        _show_table(session, file, **selection)
 
 
-_SAFETENSORS: dict[str, Callable[[Path], say.Facts]] = {
-    "encoder": lambda path: say.encoder_facts(load_encoder(path)),
-    "model": lambda path: say.model_facts(load_model(path)),
+_SAFETENSORS: dict[str, Callable[[Path], describe.Facts]] = {
+    "encoder": lambda path: describe.encoder_facts(load_encoder(path)),
+    "model": lambda path: describe.model_facts(load_model(path)),
 }
 
 
-def _counts(session: Session, path: Path, kind: str) -> None:
+def _show_counts(session: Session, path: Path, kind: str) -> None:
     data = container.read_limited(path)
     reader = next(reader for reader in FILE_KINDS.values() if reader.name == kind)
     with naming(path):
         value, _ = reader.open(data)
-    session.facts(f"{path}: {kind}", say.counts_facts(value, data) | {"checks": CHECKED})
+    session.facts(f"{path}: {kind}", describe.counts_facts(value, data) | {"checks": CHECKED})
     if kind != "statistics":
         return
     counts = list(zip(value.class_names, value.class_counts.tolist(), strict=True))
     session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
     if len(counts) > CLASSES_SHOWN:
         session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
-    say.show_exposure(session, find_exposure(value))
+    describe.show_exposure(session, find_exposure(value))
 
 
-def _private(session: Session, path: Path, name: str) -> None:
+def _show_private(session: Session, path: Path, name: str) -> None:
     """What a file of a private round says of itself, without the keys that could check it."""
     from safle.private.keys import SignedFile
     from safle.private.round import RoundContent
@@ -82,10 +82,10 @@ def _private(session: Session, path: Path, name: str) -> None:
     kind = next(number for number, text in container.KINDS.items() if text == name)
     data = container.read_limited(path)
     with naming(path):
-        said = container.from_bytes(data, kind=kind).header
+        header = container.from_bytes(data, kind=kind).header
         if kind in (container.ROUND, container.MASKED, container.ANSWER):
-            said = dict(SignedFile.read(data, kind).head.fields)
-    facts: say.Facts = {k: v for k, v in said.items() if isinstance(v, str)}
+            header = dict(SignedFile.read(data, kind).head.fields)
+    facts: describe.Facts = {k: v for k, v in header.items() if isinstance(v, str)}
     if kind == container.ROUND:
         with naming(path):
             content, _ = RoundContent.read(data)
@@ -98,17 +98,17 @@ def _private(session: Session, path: Path, name: str) -> None:
     session.facts(f"{path}: {name}", facts | {"checks": "checksum, sizes; signatures need keys"})
 
 
-def _table(session: Session, path: Path, **selection: Any) -> None:
+def _show_table(session: Session, path: Path, **selection: Any) -> None:
     try:
         table = open_table(path, **selection)
     except TableError as error:
-        _sheet(session, path, error)
+        _show_sheet(session, path, error)
         return
     labels = None if table.labels is None else sorted(set(table.labels.tolist()))
-    facts: say.Facts = {
+    facts: describe.Facts = {
         "samples": f"{len(table):,}",
         "features": f"{table.feature_dim:,} ({table.features.dtype})",
-        "labels": "none" if labels is None else say.listing(labels),
+        "labels": "none" if labels is None else describe.listing(labels),
         "file": readable(path.stat().st_size),
     }
     if table.source:
@@ -116,21 +116,21 @@ def _table(session: Session, path: Path, **selection: Any) -> None:
     session.facts(f"{path}: table of features", facts)
 
 
-def _sheet(session: Session, path: Path, problem: TableError) -> None:
-    """A table whose columns are not all numbers; ``problem`` again if it is none."""
+def _show_sheet(session: Session, path: Path, problem: TableError) -> None:
+    """Show a table whose columns are not all numbers; raise ``problem`` if it is no table."""
     if path.suffix.lower() not in SHEET_SUFFIXES:
         raise problem
     sheet = read_sheet(path)
-    facts: say.Facts = {"samples": f"{len(sheet):,}", "columns": say.listing(sheet.names)}
+    facts: describe.Facts = {"samples": f"{len(sheet):,}", "columns": describe.listing(sheet.names)}
     session.facts(f"{path}: table", facts | {"file": readable(path.stat().st_size)})
     session.warn(
-        f"{problem}; text and gaps are read by a schema: 'safle schema draft' makes one, "
+        f"{problem}; text and gaps need a schema: 'safle schema draft' makes one, "
         "'safle encoder make --schema' an encoder that carries it"
     )
 
 
 @command("safle log", "safle log store", name="log")
-@click.argument("place", type=opt.PLACE, required=False, metavar="[LOG]", help=LOGGED)
+@click.argument("place", type=opt.PLACE, required=False, metavar="[LOG]", help=LOG_HELP)
 def show_log(session: Session, /, place: Path | None) -> None:
     """Show a log, and check that no row of it was changed or taken out.
 

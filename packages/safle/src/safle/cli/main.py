@@ -24,7 +24,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "encoder": ("encoder.encoder", "Make the encoder that all clients share."),
         "rehearse": ("count.rehearse", "What your samples would send and give away."),
         "count": ("count.count", "Count a client's samples into one statistics file."),
-        "store": ("store.store", "Keep contributions, take clients back, and solve."),
+        "store": ("store.store", "Keep contributions, remove clients, and solve."),
         "evaluate": ("evaluate.evaluate", "Evaluate a model on a labelled table."),
     },
     "Before the round": {
@@ -65,7 +65,7 @@ HOUSES = {
     "safle-flower": ("deploy", "simulate"),
     "safle-lab": ("experiment", "report", "attack"),
 }
-"""Packages of this project that add commands, so that one which is missing can be named."""
+"""Commands of this project's other packages: an error names the package to install."""
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
     "show_default": True,
@@ -99,9 +99,9 @@ class Commands(click.RichGroup):
         if ctx.meta.get("listing"):
             return click.RichCommand(name=cmd_name, help=summary, panel=panel)
         module, _, function = place.partition(".")
-        own: click.RichCommand = getattr(import_module(f"safle.cli.{module}"), function)
-        own.panel = panel
-        return own
+        loaded: click.RichCommand = getattr(import_module(f"safle.cli.{module}"), function)
+        loaded.panel = panel
+        return loaded
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """List the commands without importing what they need."""
@@ -111,12 +111,12 @@ class Commands(click.RichGroup):
 
 def _added() -> dict[str, EntryPoint]:
     """Commands of other packages that are installed, by name."""
-    return {found.name: found for found in entry_points(group="safle.commands")}
+    return {entry.name: entry for entry in entry_points(group="safle.commands")}
 
 
 def _find_added(name: str) -> click.Command | None:
-    if found := _added().get(name):
-        command: click.Command = found.load()
+    if entry := _added().get(name):
+        command: click.Command = entry.load()
         return command
     for package, names in HOUSES.items():
         if name in names:
@@ -152,13 +152,13 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
     Splits the digits over very unequal clients, lets each count its own file, sums and
     solves: with a linear encoder (AFL), with the paper's (SAFLe) and with our default. Then
     does the same with a single client and in another order, and compares the models' bytes.
-    What came out is one page to show to others.
+    The result is one page to show to others.
     """
     from threadpoolctl import threadpool_limits
 
     from safle.demo.demo import run_demo
 
-    # Its products are small: a second thread of the BLAS mostly waits, and keeps kernels waiting.
+    # Matrix products are small here: a second BLAS thread mostly waits, and delays kernels.
     with threadpool_limits(1, "blas"):
         results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, announce=session.note)
     columns = ("method", "accuracy", "MB per client", "seconds")
@@ -182,7 +182,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     # A stopped batch job cleans up its scratch files as Ctrl-C does.
     signal.signal(signal.SIGTERM, _terminate)
     if isinstance(sys.stdout, TextIOWrapper):
-        # Class names are anybody's: a terminal that cannot show one still gets the rest.
+        # Class names may hold characters that the terminal cannot show: they are escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
     session = Session()
     try:

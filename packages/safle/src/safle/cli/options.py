@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they declare."""
+"""Options that several commands share, and functions that read them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST, FINER = "What most need", "Finer settings"
 """Panels of the options of a command that has many."""
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
-# Existence is not click's to check: a missing file is an error (1), not wrong usage (2).
+# click does not check that files exist: a missing file is an error (1), not wrong usage (2).
 PLACE = click.Path(path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -80,7 +80,7 @@ def encoder_file(text: str = "The encoder that all clients share.") -> Decorator
 
 
 def names_option(names: str, text: str, **settings: Any) -> Decorator:
-    """An option of names of columns, separated by commas, which may be said again."""
+    """An option of names of columns, separated by commas, which may be repeated."""
     return option(names, text, "A,B,C", multiple=True, **settings)
 
 
@@ -108,11 +108,13 @@ def table_options(*, labels: bool, **settings: Any) -> Decorator:
     if labels:
         second = "A second file with the labels: .npy, or .txt with one per line."
         key = "The array of labels, if not 'labels'."
-        often = "The column of whole numbers that say how often each sample is counted; no feature."
+        weight = (
+            "The column of whole numbers that say how often each sample is counted; no feature."
+        )
         reading += [
             file_option("--labels", second, **settings),
             option("--labels-key", key, "NAME", **settings),
-            option("--weight-column", often, "NAME", **settings),
+            option("--weight-column", weight, "NAME", **settings),
         ]
     return options(*reading)
 
@@ -133,12 +135,12 @@ store_argument: Decorator = click.argument(
 )
 model_argument: Decorator = click.argument("model", type=FILE, help="A model file.")
 FEATURES = "Features: .npz, .npy, .safetensors, .parquet or .csv."
-# A folder is not click's to refuse: the reader says what to do with images.
+# click does not refuse folders: our reader says what to do with images.
 features_argument: Decorator = click.argument("features", type=PLACE, help=FEATURES)
 OUTSIDE = "Go on if more than a tenth of a column's values lie outside its range or levels."
 TRUST = "Go on if the features or the encoder do not say which backbone they are of."
 trust_options = options(flag("--allow-outside", OUTSIDE), flag("--trust-features", TRUST))
-POLICY = "What this site lets out: see docs/release.md. Refuses what breaks a rule."
+POLICY = "The rules by which files may leave this site: see docs/release.md."
 policy_option = file_option("--policy policy_path", POLICY, show_default="$SAFLE_POLICY, or all")
 CLASSES = "The only labels there may be; anything else is refused."
 classes_option = option("--classes", CLASSES, "A,B,C", show_default="all")
@@ -166,7 +168,7 @@ grid_options = options(
 
 
 def declared_classes(text: str | None, like: Any = None) -> Sequence[ClassName] | None:
-    """``a,b,c`` as class names; all of them text where those in ``like`` are."""
+    """``a,b,c`` as class names; as text if the labels ``like`` are text."""
     import numpy as np
 
     from safle.tables import parse_labels
@@ -183,14 +185,14 @@ def declared_classes(text: str | None, like: Any = None) -> Sequence[ClassName] 
 
 
 def declared_grid(options: dict[str, Any]) -> dict[str, Any] | None:
-    """What --low and --high or --schema, and --bins, say of a `Grid`, if they do."""
+    """Arguments of a `Grid` by --low and --high, or --schema, and --bins; None if not given."""
     from safle.encoders.schema import Schema
 
     low, high, schema = (options[name] for name in ("low", "high", "schema"))
     if low is None and high is None and schema is None:
         return None
     if (low is None) != (high is None) or (low is None) == (schema is None):
-        raise click.UsageError("say --low and --high, or --schema FILE")
+        raise click.UsageError("give --low and --high, or --schema FILE")
     names: Sequence[str] = ()
     if schema is not None:
         with naming(schema):
@@ -199,34 +201,29 @@ def declared_grid(options: dict[str, Any]) -> dict[str, Any] | None:
     return {"low": low, "high": high, "names": names, "bins": options["bins"]}
 
 
+MOST_SAMPLES = "Refuse a client that claims more samples."
+MOST_CLASSES = "Refuse a client after which there would be more classes."
 limit_options = options(
-    option(
-        *("--most-samples", "Refuse a client that claims more samples.", "N"),
-        type=COUNT,
-        show_default="10 million",
-    ),
-    option(
-        *("--most-classes", "Refuse what brings more classes than this.", "N"),
-        type=COUNT,
-        show_default="1,000",
-    ),
+    option("--most-samples", MOST_SAMPLES, "N", type=COUNT, show_default="10 million"),
+    option("--most-classes", MOST_CLASSES, "N", type=COUNT, show_default="1,000"),
     option("--only-classes", "Refuse all other classes.", "A,B,C", show_default="any"),
     option(
-        *("--class-type", "Refuse classes of the other type."),
+        "--class-type",
+        "Refuse classes of the other type.",
         type=click.Choice(["any", "int", "str"]),
         show_default="any: the first client's",
     ),
     flag("--allow-empty", "Take contributions of no samples.", default=None),
 )
-"""What a client may claim, of whatever admits contributions."""
+"""What a client may claim, for every command that admits contributions."""
 
 
 def chosen_limits(options: dict[str, Any], before: Any = None) -> Any:
-    """Take the `Limits` out of a command's ``options``; what they do not say is as ``before``."""
+    """Take the `Limits` out of a command's ``options``; limits not given are as ``before``."""
     from safle.server import Limits
 
-    named = ("most_samples", "most_classes", "only_classes", "class_type", "allow_empty")
-    given = {name: value for name in named if (value := options.pop(name, None)) is not None}
+    names = ("most_samples", "most_classes", "only_classes", "class_type", "allow_empty")
+    given = {name: value for name in names if (value := options.pop(name, None)) is not None}
     if "only_classes" in given:
         given["classes"] = split_names(given.pop("only_classes"))
     return replace(before or Limits(), **given)

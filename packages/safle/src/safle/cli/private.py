@@ -1,4 +1,4 @@
-"""``safle private``: sums that nobody can open but as a whole."""
+"""``safle private``: sums of contributions that nobody can read one by one."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ EXAMPLES = (
     f"safle private open sum.masked k1.answer k2.answer {ROUND} -o total.stats",
 )
 FILES = "Masked files: paths, folders, or addresses for fsspec."
-KEY = "The private key to write; it replaces nothing. FILE ending in .pub is for the others."
+KEY = "The private key to write, a new file; the public key goes beside it, with the suffix .pub."
 REQUEST = "The request to write; every keyholder gets a copy."
-HISTORY = "What you have opened before; always the same file, and never an older copy."
+HISTORY = "Your history of opened sums; always the same file, never an older copy."
 MODEL = "For evaluation counts: the model that all sites evaluate."
 CLASSES = "For statistics: every class that any client may have."
 FEATURES = "Goes with --low and --high: the number of features."
@@ -59,7 +59,7 @@ KEYHOLDER = (
     "lost, so is the round. A server with all of them but one learns nothing."
 )
 LEAST = "Fewest clients whose sum is opened, and by which two opened sums may differ."
-SHARE = "The same as a share of the round's clients; the larger of the two counts."
+SHARE = "The same as a share of the round's clients; the larger of the two applies."
 OPERATOR_KEY = "The operator's private key, which signs the round."
 DELTA = "The delta of the differential privacy; goes with --epsilon."
 
@@ -87,7 +87,7 @@ def keys(session: Session, /, name: str, output: Path) -> None:
     key, public = library.PrivateKey.new(name), output.with_suffix(".pub")
     for path in (output, public):
         if path.exists() or output == public:
-            raise click.UsageError(f"-o {output}: {path} would be lost; name another file")
+            raise click.UsageError(f"-o {output}: {path} would be overwritten; name another file")
     key.save(output)
     key.public.save(public)
     facts = {"name": name, "public key": public, "fingerprint": key.public.fingerprint}
@@ -219,7 +219,7 @@ def add_up(
 @click.argument("request", type=opt.FILE, help="The server's request.")
 @opt.round_options(required=True)
 @opt.file_option("--history history_path", HISTORY, required=True)
-@opt.flag("--yes", "Answer without asking back.")
+@opt.flag("--yes", "Answer without asking you.")
 @opt.output("The answer to write; send it to the server.", "keyholder's answer")
 def answer(
     session: Session,
@@ -234,7 +234,7 @@ def answer(
 ) -> None:
     """Open the sum of a request's clients, as one of the round's keyholders.
 
-    Says what would be opened and asks back. Refuses too few clients, clients who are not in
+    Shows what would be opened and asks you first. Refuses too few clients, clients who are not in
     the round, and a set that differs by too few clients from one that was opened before, or
     just overlaps with it: sums added and subtracted would give those few away. What was
     opened is on the disk before the answer is made.
@@ -276,7 +276,7 @@ def open_total(
     operator_path: Path,
     output: Path,
 ) -> None:
-    """Take the masks off the sum: the very bytes that plain contributions add up to.
+    """Take the masks off the sum: its bytes are those of the sum of plain contributions.
 
     The total is verified before it is written. If it is not the sum of any data, nobody can
     say whose file was wrong: keep everything, and begin a new round.
@@ -284,12 +284,12 @@ def open_total(
     private_round = load_round(round_path, operator_path)
     with naming(masked_sum):
         total = library.MaskedSum.from_bytes(container.read_limited(masked_sum), private_round)
-    opened = []
+    read_answers = []
     for path in answers:
         with naming(path):
             data = container.read_limited(path)
-            opened.append(library.KeyholderAnswer.from_bytes(data, private_round))
-    value = total.open(opened)
+            read_answers.append(library.KeyholderAnswer.from_bytes(data, private_round))
+    value = total.open(read_answers)
     kind = FILE_KINDS[type(value)]
     data, clients = kind.encode(value), ", ".join(total.heads)
     write_log("opened", digest=hashlib.sha256(data).hexdigest(), note=f"{kind.name} of {clients}")

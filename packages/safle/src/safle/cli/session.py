@@ -1,4 +1,4 @@
-"""What every command shares: --quiet, --debug, --force, the rule of overwriting, its voice."""
+"""What every command shares: --quiet, --debug, --force, overwriting, how results are shown."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ class Session:
             _console(sys.stderr).print(printable(text), markup=False, soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """What must be said, on stderr, with --quiet as well."""
+        """A warning on stderr, with --quiet as well."""
         _console(sys.stderr).print(printable(f"warning: {text}"), markup=False, soft_wrap=True)
 
     @contextmanager
     def showing_warnings(self) -> Iterator[None]:
-        """What the library warns of in this block is said as `warn` says it, each thing once."""
-        said: set[str] = set()
-        usual = warnings.showwarning
+        """Show the library's warnings in this block by `warn`, each once."""
+        shown: set[str] = set()
+        show_other = warnings.showwarning
 
         def show(message: Any, category: Any, *rest: Any, **named: Any) -> None:
             if not issubclass(category, SafleWarning):
-                usual(message, category, *rest, **named)
-            elif str(message) not in said:
-                said.add(str(message))
+                show_other(message, category, *rest, **named)
+            elif str(message) not in shown:
+                shown.add(str(message))
                 self.warn(str(message))
 
         with warnings.catch_warnings():
@@ -84,8 +84,8 @@ class Session:
         from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for at, title in enumerate(columns):
-            table.add_column(title, justify="left" if at < names else "right")
+        for index, title in enumerate(columns):
+            table.add_column(title, justify="left" if index < names else "right")
         for row in rows:
             table.add_row(*(Text(printable(str(cell))) for cell in row))
         console = _console(sys.stdout)
@@ -103,19 +103,19 @@ class Session:
     def progress(self, title: str, total: float = 1.0, unit: str = "") -> Iterator[Advance]:
         """A bar on a terminal; elsewhere a line now and then, if it takes long.
 
-        Called with the finished share or, of ``total`` things with a ``unit``, with how many
-        are done; the first call says what was done before this run.
+        The yielded function is called with the finished share or, of ``total`` things with a
+        ``unit``, with how many are done; its first call says what was done before this run.
         """
         if self.quiet:
             yield lambda _: None
             return
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        counted = "{task.completed:,.0f} of {task.total:,.0f} " + unit
-        done_so_far = TextColumn(counted if unit else "{task.percentage:.0f}%")
+        count = "{task.completed:,.0f} of {task.total:,.0f} " + unit
+        done_so_far = TextColumn(count if unit else "{task.percentage:.0f}%")
         left = TimeRemainingColumn(elapsed_when_finished=True)
-        named = TextColumn("{task.description}", markup=False)
-        columns = (named, BarColumn(), done_so_far, left)
+        description = TextColumn("{task.description}", markup=False)
+        columns = (description, BarColumn(), done_so_far, left)
         console = _console(sys.stderr)
         bars = Progress(*columns, console=console, transient=True, get_time=time.monotonic)
         task = bars.add_task(printable(title), total=max(total, 1), start=False)
@@ -130,8 +130,8 @@ class Session:
             silent = bars.live.is_started or bars.tasks[0].finished
             if not silent and time.monotonic() - last > SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                said = (done_so_far.render(bars.tasks[0]), left.render(bars.tasks[0]))
-                self.note(f"{title}: {said[0]}, {said[1]} left")
+                done_text = done_so_far.render(bars.tasks[0])
+                self.note(f"{title}: {done_text}, {left.render(bars.tasks[0])} left")
 
         with bars if sys.stderr.isatty() else nullcontext():
             yield advance
@@ -193,15 +193,15 @@ class Written(click.RichOption):
 class Command(click.RichCommand):
     """A command; it takes --quiet, --debug and --force after its own name as well.
 
-    Before it begins, it refuses places to write that cannot be written or would lose data.
+    Before it begins, it refuses output paths that cannot be written or would lose data.
     """
 
     def __init__(self, *args: Any, **settings: Any) -> None:
-        # What every call needs comes before what some call for.
+        # Help lists what every call needs before the other panels.
         first = [click.RichOptionPanel(name) for name in ("Arguments", "Options")]
         super().__init__(*args, **{"panels": first, **settings})
-        own = {name for parameter in self.params for name in parameter.opts}
-        self.params += [o for o in session_options(hidden=True) if not own & {*o.opts}]
+        taken = {name for parameter in self.params for name in parameter.opts}
+        self.params += [o for o in session_options(hidden=True) if not taken & {*o.opts}]
 
     def invoke(self, ctx: click.Context) -> Any:
         session = ctx.find_object(Session)
@@ -217,18 +217,18 @@ class Command(click.RichCommand):
 
 
 def _paths(value: Any) -> Iterator[Path]:
-    several = value if isinstance(value, tuple) else [value]
-    yield from (one for one in several if isinstance(one, Path))
+    values = value if isinstance(value, tuple) else [value]
+    yield from (item for item in values if isinstance(item, Path))
 
 
-def _are_one(path: Path, other: Path) -> bool:
-    there = path.exists() and other.exists()
-    return path.samefile(other) if there else path.resolve() == other.resolve()
+def _are_same_file(path: Path, other: Path) -> bool:
+    both_exist = path.exists() and other.exists()
+    return path.samefile(other) if both_exist else path.resolve() == other.resolve()
 
 
 def _check_place(path: Path, others: list[Path]) -> None:
     """Refuse a place that cannot be written to before the work, not after it."""
-    if any(_are_one(path, other) for other in others):
+    if any(_are_same_file(path, other) for other in others):
         raise click.UsageError(
             f"{path} would overwrite an input, or another output; choose another name"
         )
@@ -245,7 +245,7 @@ def _check_kind(path: Path, kinds: tuple[str, ...]) -> None:
     if found not in kinds:
         shown = f"a file of kind {found}" if found else "no file of this kind"
         raise click.UsageError(
-            f"{path} is there, and is {shown}: choose another name, or overwrite it with --force"
+            f"{path} exists and is {shown}: choose another name, or overwrite it with --force"
         )
 
 
@@ -263,7 +263,7 @@ def command(
 
     def decorate(function: Callable[..., Any]) -> click.RichCommand:
         settings: dict[str, Any] = {"cls": Command, "panel": panel, "epilog": examples(*lines)}
-        made: click.RichCommand = make(name, **settings)(click.pass_obj(function))
-        return made
+        result: click.RichCommand = make(name, **settings)(click.pass_obj(function))
+        return result
 
     return decorate

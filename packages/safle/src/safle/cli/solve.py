@@ -41,7 +41,9 @@ PRIORS = (
 CURVE = "Also write the ridge curve: a .csv file."
 
 
-def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> float | Literal["auto"]:
+def _parse_ridge(
+    _context: click.Context, _option: click.Parameter, text: str
+) -> float | Literal["auto"]:
     if text == "auto":
         return "auto"
     try:
@@ -53,7 +55,7 @@ def _ridge(_context: click.Context, _option: click.Parameter, text: str) -> floa
     return number
 
 
-def _priors(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
+def _read_priors(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
     if text is None or text == "uniform":
         return text
     from safle.tables import parse_labels
@@ -68,11 +70,15 @@ def _priors(_context: click.Context, _option: click.Parameter, text: str | None)
 
 
 solve_options = opt.options(
-    opt.option("--ridge", RIDGE, "auto|0|NUMBER", callback=_ridge, default="auto"),
+    opt.option("--ridge", RIDGE, "auto|0|NUMBER", callback=_parse_ridge, default="auto"),
     opt.option("--head", HEAD, "NAME", type=click.Choice(["auto", *HEADS]), default="auto"),
     opt.option("--criterion", CRITERION, type=CRITERIA, default="auto"),
     opt.option(
-        "--priors", PRIORS, "uniform|FILE", callback=_priors, show_default="as they were counted"
+        "--priors",
+        PRIORS,
+        "uniform|FILE",
+        callback=_read_priors,
+        show_default="as they were counted",
     ),
     opt.written("--curve", CURVE, "ridge curve"),
 )
@@ -96,7 +102,9 @@ def solve(session: Session, /, total: Path, encoder_path: Path, **options: Any) 
     encoder = load_encoder(encoder_path)
     read = read_noisy if peek_kind(total) == "noisy statistics" else read_statistics
     statistics: Sums = read(total, space=encoder.space)
-    explanation = "a sum does not tell whose contribution it was: 'safle store solve' checks each"
+    explanation = (
+        "a sum does not show which contribution is at fault: 'safle store solve' checks each"
+    )
     _solve_and_save(session, encoder, statistics, lambda _solving: explanation, **options)
 
 
@@ -139,9 +147,13 @@ def _solve_and_save(
     except SolveError as error:
         why = explain(partial(solve_statistics, **how))
         raise SolveError(f"{error}; {why}") from error
-    found = solution.curve
+    ridge_curve = solution.curve
     # Noisy sums may seem to fit without a residual; that is no sign of copies.
-    if found and solution.privacy is None and found.suspects_copies(solution.sample_count):
+    if (
+        ridge_curve
+        and solution.privacy is None
+        and ridge_curve.suspects_copies(solution.sample_count)
+    ):
         session.warn(
             f"the ridge, {solution.ridge:.4g}, is likely far too small: {solution.sample_count:,} "
             "samples are fitted without a residual by far fewer directions, as if the "
@@ -150,13 +162,13 @@ def _solve_and_save(
         )
     model = Model(encoder, solution)
     model.save(output)
-    if curve is not None and found is not None:
-        _write_curve(found, curve)
+    if curve is not None and ridge_curve is not None:
+        _write_curve(ridge_curve, curve)
     session.facts(f"{output}: model", _facts(model, solution))
 
 
 def _announce_solving(session: Session, encoder: Encoder, statistics: Sums) -> None:
-    """Note what is solved; advise --by-class if that would help so many classes."""
+    """Note what is solved; advise --by-class if it suits this number of classes."""
     classes = len(statistics.class_names)
     session.note(f"solving {statistics.dim:,} columns, number of classes: {classes:,}")
     setting = encoder.settings_type.declared().get("by_class")
@@ -165,7 +177,7 @@ def _announce_solving(session: Session, encoder: Encoder, statistics: Sums) -> N
     if suits_by_class(encoder.feature_dim, classes):
         session.note(
             f"{classes:,} classes: an encoder made with --by-class would count them separately "
-            "and predict so many better"
+            "and predict them better"
         )
 
 

@@ -45,10 +45,10 @@ class StoreCommands(click.RichGroup):
 
 @click.group(cls=StoreCommands, epilog=examples(*EXAMPLES))
 def store() -> None:
-    """Keep contributions, add late ones, take clients back, and solve again from what is kept.
+    """Keep contributions, add late ones, remove clients, and solve again.
 
     A store is a folder. It survives a kill at any moment, and the model solved from it is
-    byte for byte the one of a federation of exactly the clients that are in. [b]safle sum[/b]
+    byte for byte that of a federation of exactly the clients in it. [b]safle sum[/b]
     and [b]solve[/b] do the same with files of your own; [b]--sum[/b] of [b]store solve[/b] writes
     the sum that they would.
     """
@@ -59,7 +59,7 @@ def store() -> None:
 @click.argument("files", type=opt.FILE, nargs=-1, required=True, help="Statistics files.")
 @opt.option("--client", CLIENT, "NAME", show_default="the file's name without its suffix")
 @opt.file_option("--encoder encoder_path", ENCODER, show_default="the store's")
-@opt.flag("--allow-duplicates", "Take the same counts of two clients.")
+@opt.flag("--allow-duplicates", "Accept equal counts from two clients.")
 @opt.limit_options
 def add(
     session: Session, /, folder: Path, files: tuple[Path, ...], client: str | None, **options: Any
@@ -68,8 +68,8 @@ def add(
 
     Each file is taken or refused by itself: one that is taken is on the disk, whatever becomes of
     the others, and those that are refused are named at the end (exit code 1). Call it again after
-    an interruption: what is already there is left as it is. Limits are kept with the store, for
-    all that come later.
+    an interruption: files already taken stay as they are. The store keeps the limits for later
+    contributions.
     """
     if client is not None and len(files) > 1:
         raise click.UsageError(f"--client names one client; found {len(files)} files")
@@ -94,8 +94,8 @@ def add(
                 refused += 1
             advance(done / len(files))
         added = len(opened.members) - before
-        there = len(files) - added - refused
-        more = {"added": added} | ({"already there": there} if there else {})
+        already = len(files) - added - refused
+        more = {"added": added} | ({"already there": already} if already else {})
         _show(session, folder, opened, **more)
     if refused:
         raise SafleError(f"{refused} of {len(files)} files were refused, named above; see --help")
@@ -118,7 +118,7 @@ def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
 @opt.store_argument
 @click.argument("clients", nargs=-1, required=True, help="Names, as 'safle store list' shows them.")
 def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
-    """Take clients back: their contributions are deleted, and the next model never saw them."""
+    """Remove clients: their contributions are deleted, and the next model does without them."""
     with Store.open(folder, writing=True) as opened:
         for client in clients:
             opened.remove(client)
@@ -147,13 +147,15 @@ def verify(session: Session, /, folder: Path) -> None:
     """Read every contribution and check seal, digest, counts and encoder.
 
     Exits with 1 and names what is wrong, if anything is. Files that are not the store's own are
-    named too, and are no error.
+    named too; they are no error.
     """
     opened = Store.open(folder)
     with session.progress(f"verifying {len(opened.members)} contributions") as advance:
         problems = opened.problems(advance)
     strangers = opened.files.strangers()
-    session.text([*problems, *(f"{path}: not ours; it is left alone" for path in strangers)])
+    session.text(
+        [*problems, *(f"{path}: not a file of the store; left alone" for path in strangers)]
+    )
     if problems:
         raise StoreError(f"{folder}: {len(problems)} problems, named above")
     facts = {"contributions": len(opened.members), "problems": "none"}

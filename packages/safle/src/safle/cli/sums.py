@@ -122,7 +122,7 @@ def publish(
     from safle.wire import encode_noisy
 
     stored = total.is_dir()
-    place = options["ledger"] or (
+    ledger_path = options["ledger"] or (
         total / "releases.sqlite" if stored else Path(f"{total}.releases")
     )
     statistics = Store.open(total).total().snapshot() if stored else read_statistics(total)
@@ -136,12 +136,12 @@ def publish(
 
     with log_refusal(note=promise), allowed as most:
         how = {"most_epsilon": most, "calibration": options["calibration"], "draw": draw}
-        noisy = Ledger(place).publish(statistics, classes, epsilon, delta, **how)
+        noisy = Ledger(ledger_path).publish(statistics, classes, epsilon, delta, **how)
     data = encode_noisy(noisy)
     write_log("written", digest=hashlib.sha256(data).hexdigest(), note=promise)
     write_bytes(output, data)
     facts = counts_facts(noisy, data)
-    session.facts(f"{output}: noisy statistics", facts | {"ledger": str(place)})
+    session.facts(f"{output}: noisy statistics", facts | {"ledger": str(ledger_path)})
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Data to try things on, and who holds what of it: the demo's, and that of experiments.
+"""The demo, its data, and ways to split data over clients, which experiments use too.
 
 `safle demo` runs the whole pipeline on scikit-learn's digits (`safle.demo.demo`) and leaves a
 page to show to others.

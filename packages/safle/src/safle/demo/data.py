@@ -57,7 +57,7 @@ def load_digits(*, seed: int = 0) -> Digits:
 def partition(
     labels: ArrayLike, scenario: str, *, clients: int, generator: np.random.Generator
 ) -> Parts:
-    """Who holds what: sample numbers, one sorted int64 array for each client.
+    """Split samples over clients: one sorted int64 array of sample numbers for each.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def partition(
 
     Notes
     -----
-    By "alpha=A" ("Non-IID-1"), class by class, in ascending order, p ~ Dirichlet(A, ..., A) says
+    With "alpha=A" ("Non-IID-1"), class by class, in ascending order, p ~ Dirichlet(A, ..., A) says
     which share of the class goes to which client; a client that already holds sample_count /
     clients samples or more gets no samples of later classes. Hsu, Qi, Brown: "Measuring the Effects
     of Non-Identical Data Distribution for Federated Visual Classification", 2019. The balancing
@@ -112,31 +112,31 @@ def _dirichlet(
     if not 0.0 < alpha < np.inf:
         raise ValueError("alpha is a positive finite number")
     concentration = min(max(alpha, _LEAST_ALPHA), _MOST_ALPHA)
-    held = np.zeros(clients, dtype=np.int64)
+    sample_counts = np.zeros(clients, dtype=np.int64)
     pieces: list[Parts] = [[np.empty(0, np.int64)] for _ in range(clients)]
     for number in range(class_count):
         # We draw over the clients with room only. The distribution is that of drawing over all,
         # setting the others to zero and renormalising, as a renormalised part of a Dirichlet
         # vector is Dirichlet again; but our draw cannot end in 0 / 0.
         members = np.flatnonzero(classes == number)
-        (open_clients,) = np.nonzero(held * clients < len(classes))
+        (open_clients,) = np.nonzero(sample_counts * clients < len(classes))
         shares = generator.dirichlet(np.full(len(open_clients), concentration))
         cuts = (np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
         dealt = np.split(generator.permutation(members), cuts)
         for client, piece in zip(open_clients, dealt, strict=True):
             pieces[client].append(piece)
-            held[client] += len(piece)
+            sample_counts[client] += len(piece)
     return [np.sort(np.concatenate(piece)) for piece in pieces]
 
 
 def _shards(
-    classes: NDArray[np.int64], clients: int, each: int, generator: np.random.Generator
+    classes: NDArray[np.int64], clients: int, per_client: int, generator: np.random.Generator
 ) -> Parts:
-    if each < 1:
+    if per_client < 1:
         raise ValueError("a client has at least 1 shard")
     by_label = np.argsort(classes, kind="stable").astype(np.int64)
-    pieces = np.array_split(by_label, clients * each)
-    deal = generator.permutation(len(pieces)).reshape(clients, each)
+    pieces = np.array_split(by_label, clients * per_client)
+    deal = generator.permutation(len(pieces)).reshape(clients, per_client)
     return [np.sort(np.concatenate([pieces[piece] for piece in hand])) for hand in deal]
 
 

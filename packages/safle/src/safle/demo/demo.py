@@ -2,7 +2,7 @@
 
 Every client's features lie in a file of its own; it is counted into a statistics file,
 the files are summed, the sum is solved. A linear encoder (AFL), the paper's (SAFLe) and
-our default go through the same steps. A page shows what came of it, in one file.
+our default go through the same steps. The result is a page in one file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from safle.solver.facade import Head
 from safle.tables import open_table
 from safle.wire import read_statistics, write_statistics
 
-INK = DeclaredRange(0, 16, 64)
+PIXELS = DeclaredRange(0, 16, 64)
 """A digit is 8 x 8 pixels of 0 to 16: a range everybody knows without seeing data."""
 
 Method = tuple[str, str, Head]
@@ -82,17 +82,17 @@ def run_demo(
     parts = partition(data.train_labels, scenario, clients=clients, generator=generator)
     folder = output / "federation"
     tables = _deal_out(data, parts, folder)
-    held = [len(part) for part in parts]
+    sizes = [len(part) for part in parts]
     announce(
         f"{len(data.train):,} handwritten digits are dealt out to {clients} clients, very "
-        f"unequally: one holds {max(held)} of them, {held.count(0)} hold none. Each has a file "
+        f"unequally: one holds {max(sizes)} of them, {sizes.count(0)} hold none. Each has a file "
         "of its own. Three encoders go through the same round with them."
     )
     results = []
     for method in (AFL, SAFLE, DEFAULT):
         result, model, curve = _federate(method, folder, tables, data)
         results.append(result)
-        announce(_sentence(result))
+        announce(_summarise(result))
     announce(
         "The same digits at one client, and the same files in another order, give the same models, "
         "byte for byte. So does a sum under masks, which the server could not read."
@@ -118,7 +118,7 @@ def _deal_out(data: Digits, parts: Parts, folder: Path) -> list[Path]:
     return tables
 
 
-def _sentence(result: Result) -> str:
+def _summarise(result: Result) -> str:
     return (
         f"{result.method}: every client counts its own file and sends the counts once, "
         f"{1e3 * result.megabytes_per_client:,.0f} kB on average; the server adds them up and "
@@ -131,14 +131,14 @@ def _federate(
 ) -> tuple[Result, Model, RidgeCurve]:
     """One round of one method, and the same data split in other ways."""
     name, kind, head = method
-    encoder = make_encoder(INK, kind)
+    encoder = make_encoder(PIXELS, kind)
     place = folder / kind
     place.mkdir(exist_ok=True)
     encoder.save(place / "encoder.safetensors")
-    begin = time.perf_counter()
+    start = time.perf_counter()
     sent = [_count_file(encoder, table, place / f"{table.stem}.stats") for table in tables]
     model, curve = _sum_and_solve(encoder, head, sent, place / "total")
-    seconds = time.perf_counter() - begin
+    seconds = time.perf_counter() - start
     alone = _count_file(encoder, folder / "train.npz", place / "train.stats")
     pooled, _ = _sum_and_solve(encoder, head, [alone], place / "pooled")
     private = _add_under_masks(encoder, sent, head, data)
@@ -201,7 +201,7 @@ def _render(
     curve: RidgeCurve,
     names: Sequence[object],
 ) -> str:
-    """The page: who held what, what each client sent, the ridge, what came of the last result.
+    """The page: who held what, what each client sent, and ridge and confusions of the last result.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def _render(
     matrix : confusions of the last result's model, (class_count, class_count)
     curve : of its ridge
     """
-    result, held = results[-1], mix.sum(axis=1)
+    result, sizes = results[-1], mix.sum(axis=1)
     kilobytes = np.array(result.bytes_sent) / 1e3
     return render_page(
         "safle.demo",
@@ -219,8 +219,8 @@ def _render(
         results=results,
         clients=len(mix),
         samples=int(mix.sum()),
-        empty=int((held == 0).sum()),
-        largest=int(held.max()),
+        empty=int((sizes == 0).sum()),
+        largest=int(sizes.max()),
         tested=int(matrix.sum()),
         known=int(np.median((mix > 0).sum(axis=1))),
         most=float(kilobytes.max()),
