@@ -122,7 +122,7 @@ def test_a_file_is_read_as_written(tmp_path, monkeypatch):
         ('encoders = "e"', "encoders is 'e'; expected a list"),
         ("encoders = [1]", "encoders[0] is 1; expected text"),
         ("mode =", "Invalid value"),
-        ("x" * (1 << 20) + "x", "more than 1048576 bytes"),
+        ("x" * (1 << 20) + "x", "more than 1,048,576 bytes"),
         ("\xff", "invalid start byte"),
     ],
 )
