@@ -189,7 +189,7 @@ def reorder_frame_without(frame, name):
 
 def test_text_needs_a_kind_that_knows_it(mixed):
     frame = polars.read_csv(mixed)
-    with pytest.raises(SettingsError, match=r"kind linear knows no text.*encoder='table'"):
+    with pytest.raises(SettingsError, match=r"kind linear takes no text.*encoder='table'"):
         SafleClassifier(encoder="linear").fit(frame, OUTCOME)
 
 

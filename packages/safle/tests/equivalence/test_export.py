@@ -104,7 +104,7 @@ def test_onnx_gives_the_same_probabilities(head):
 
 @pytest.mark.parametrize("together", [1, 1 << 13])
 def test_the_quadratic_head_has_the_same_scores(together, monkeypatch):
-    monkeypatch.setattr("safle.model.scores.TOGETHER", together)
+    monkeypatch.setattr("safle.model.scores.EXPORTED_COLUMNS", together)
     model, features = model_of("by-class", "quadratic")
     assert len(set(model.predict(features))) == 3
     assert_same(model, features)

@@ -103,7 +103,7 @@ def draw(block: Chart | Mix, name: str) -> Picture:
         axes.xaxis.get_major_locator().set_params(integer=True)
     else:
         handles = _draw_lines(axes, block)
-        labels = [_shown(series.name, 40) for series in block.series]
+        labels = [_chart_label(series.name, 40) for series in block.series]
     if 1 < len(labels) <= NAMES_SHOWN:
         # Below the axes: beside them it would leave no width on a phone.
         columns = LEGEND_COLUMNS if names or len(labels) <= 9 else 5
@@ -154,7 +154,7 @@ def _to_svg(figure: Any, name: str) -> Picture:
     inside = text.getvalue()[opening.end() :].removesuffix("\n").removesuffix("</svg>")
     inside = re.sub(r"<metadata>.*?</metadata>", "", inside, flags=re.DOTALL)
     inside = re.sub(r'(?<= id=")(?=\w)|(?<=url\(#)|(?<=href="#)', f"{name}-", inside)
-    # Matplotlib has escaped every text in it; there is nothing left of the caller's to escape.
+    # Matplotlib has already escaped all text.
     return Picture(opening[1], Markup(inside))
 
 
@@ -181,7 +181,7 @@ def _new_figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def _stack_bars(axes: Any, mix: Any, names: Sequence[object]) -> tuple[list[Any], list[str]]:
-    """Bars of one class on top of those of the classes before it; handles and labels of them."""
+    """Draw the bars of each class on top of those before; returns handles and labels."""
     import matplotlib
 
     count = len(names)
@@ -191,19 +191,19 @@ def _stack_bars(axes: Any, mix: Any, names: Sequence[object]) -> tuple[list[Any]
         colours = matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, count))
     bottom = np.zeros(len(mix))
     handles, labels = [], []
-    for at, name in enumerate(names):
-        holders = np.flatnonzero(mix[:, at])
+    for place, name in enumerate(names):
+        holders = np.flatnonzero(mix[:, place])
         if len(holders):
-            heights = mix[holders, at]
-            bars = axes.bar(holders, heights, 0.9, bottom[holders], color=colours[at])
+            heights = mix[holders, place]
+            bars = axes.bar(holders, heights, 0.9, bottom[holders], color=colours[place])
             handles.append(bars)
-            labels.append(_shown(name))
-            bottom += mix[:, at]
+            labels.append(_chart_label(name))
+            bottom += mix[:, place]
     return handles, labels
 
 
-def _shown(name: object, longest: int = 18) -> str:
-    """Somebody's name as a chart shows it: short, on one line, and never read as a formula."""
+def _chart_label(name: object, longest: int = 18) -> str:
+    """A name as a chart shows it: short, on one line, and never read as a formula."""
     text = printable(name, "�")
     if len(text) > longest:
         # From the middle: long names tend to differ at their ends.

@@ -1,15 +1,15 @@
-"""Evaluation counts: what a site may say of a model's answers on its own samples, in integers.
+"""Evaluation counts: a model's answers on a site's own samples, as integers.
 
-- ``confusion[t, c]`` samples of class t were taken for class c; the last t is all classes that
-  the model does not know;
+- ``confusion[t, c]`` samples of class t were predicted as class c; the last t stands for all
+  classes that the model does not know;
 - ``scores[c, 1, b]`` samples of class c, and ``scores[c, 0, b]`` of others, were given a
   probability of class c in bin b of 1024;
 - ``confidence[r, b]`` answers were right (r = 1) or wrong with such a probability.
 
 A probability p is in bin ``floor(asinh(log(p / (1 - p))) * 72 + 512)``, kept within 0 to 1023:
-narrow where there is doubt. All add up over sites, and must count the samples of ``confusion``. The
-file, of kind 9, has these sections in planes; its header has ``model`` (SHA-256 of the model's
-file), ``classes`` (the model's, ascending) and ``planes``.
+narrow where there is doubt. All arrays add up over sites, and count the same samples. The file, of
+kind 9, has these sections in planes; its header has ``model`` (SHA-256 of the model's file),
+``classes`` (the model's, ascending) and ``planes``.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def odds_borders() -> NDArray[np.float64]:
     """Odds at which a bin ends and the next begins, (BINS - 1,), the same on any machine."""
     from decimal import Decimal
 
-    grown = [(Decimal(step) / PER_UNIT).exp() for step in range(1 - BINS // 2, BINS // 2)]
-    return np.array([float(((g - 1 / g) / 2).exp()) for g in grown])
+    exponentials = [(Decimal(step) / PER_UNIT).exp() for step in range(1 - BINS // 2, BINS // 2)]
+    return np.array([float(((g - 1 / g) / 2).exp()) for g in exponentials])
 
 
 @cache
@@ -112,12 +112,12 @@ class Evaluation:
         self._verify()
 
     def _verify(self) -> None:
-        """Refuse counts that no answers could have given: every one counts every sample."""
-        own = self.confusion[:-1].sum(axis=1)
+        """Refuse arrays that do not count the samples of the confusion matrix."""
+        true_counts = self.confusion[:-1].sum(axis=1)
         right, n = int(np.trace(self.confusion)), self.sample_count
         expected = {
-            "scores of a class": (self.scores[:, 1].sum(axis=1), own),
-            "scores of others": (self.scores[:, 0].sum(axis=1), n - own),
+            "scores of a class": (self.scores[:, 1].sum(axis=1), true_counts),
+            "scores of others": (self.scores[:, 0].sum(axis=1), n - true_counts),
             "confidence": (self.confidence.sum(axis=1), np.array([n - right, right])),
         }
         for name, (found, counted) in expected.items():
@@ -149,7 +149,7 @@ class Evaluation:
 
     @property
     def class_counts(self) -> Counts:
-        """Samples of each class, and of none that the model knows, (class_count + 1,)."""
+        """Samples of each class, and of all unknown classes, (class_count + 1,)."""
         counts: Counts = self.confusion.sum(axis=1)
         return counts
 
@@ -198,7 +198,7 @@ evaluate the same model everywhere
 
 
 def shapes(classes: int) -> dict[str, tuple[int, ...]]:
-    """The arrays of an evaluation of so many classes, by name, in the order of its file."""
+    """Shapes of an evaluation's arrays, by name, in the order of its file."""
     return {
         "confusion": (classes + 1, classes),
         "scores": (classes, 2, BINS),
@@ -207,26 +207,26 @@ def shapes(classes: int) -> dict[str, tuple[int, ...]]:
 
 
 def find_cells(
-    odds: NDArray[np.float64], taken: NDArray[Any], true: NDArray[Any]
+    odds: NDArray[np.float64], predicted: NDArray[Any], true: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:
-    """By name of a flat array, the entries that each answer is counted in, (samples, entries).
+    """Entries of each flat array that count an answer, (samples, entries), by name.
 
-    ``odds``, (samples, class_count), are inf where there is no doubt. ``taken`` and ``true`` are
-    places of classes, (samples,), the last of them where the model does not know the class.
+    ``odds``, (samples, class_count), are inf where there is no doubt. ``predicted`` and ``true``
+    are places of classes, (samples,); unknown classes have the place after the last.
     """
     classes = np.arange(odds.shape[1])
     bins = np.searchsorted(odds_borders(), odds, side="right")
     own = true[:, None] == classes
-    best = bins[np.arange(len(bins)), taken]
+    best = bins[np.arange(len(bins)), predicted]
     return {
-        "confusion": (true * len(classes) + taken)[:, None],
+        "confusion": (true * len(classes) + predicted)[:, None],
         "scores": (classes * 2 + own) * BINS + bins,
-        "confidence": ((taken == true) * BINS + best)[:, None],
+        "confidence": ((predicted == true) * BINS + best)[:, None],
     }
 
 
 Admit = Callable[[str, tuple[ClassName, ...]], None]
-"""Raises a `SafleError` if a model's digest and classes are not wanted."""
+"""Raises a `SafleError` if a model's digest and classes are not accepted."""
 
 
 class EvaluationHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -248,9 +248,9 @@ def _restore(
 ) -> Evaluation:
     header = read_header(EvaluationHeader, opened)
     classes = tuple(header.classes)
-    # Another text of the same counts would be a second identity of them.
+    # Equal counts must have equal bytes.
     if not is_digest(header.model) or as_class_names(classes) != classes:
-        raise WireError("expected a model's digest, and classes in ascending order")
+        raise WireError("the header's model is no digest, or its classes are not ascending")
     admit(header.model, classes)
     arrays = shapes(len(classes))
     require(

@@ -1,13 +1,13 @@
 """A model's answers -> evaluation counts; counts -> the temperature that fits them.
 
-A head that statistics tell no temperature for takes it from counts, which hold, for every class,
-how many samples of it and of others were given which log odds z. With another temperature, T times
-the one that they were counted at, these become about z / T (exactly, where there are two classes;
-else as far as two of them have all the say), and T is the one of the least log loss of
+Where statistics give no temperature, evaluation counts do. They hold, for every class, how many
+samples of it and of others were given which log odds z. If the temperature is multiplied by T, z
+becomes about z / T (exactly, for two classes; else the better, the more two classes have of the
+probability). T minimises the log loss
 
     ``sum_c sum_z n_own log(1 + exp(-z / T)) + n_others log(1 + exp(z / T))``.
 
-No class changes.
+No predicted class changes.
 """
 
 from __future__ import annotations
@@ -59,26 +59,26 @@ def evaluate_each(
 ) -> list[Evaluation]:
     """As `evaluate`, by each of several weights; every sample is predicted once."""
     rows = np.asarray(features)
-    named = as_labels(labels, len(rows))
-    known = {name: at for at, name in enumerate(model.class_names)}
-    if len(named) and type(named[0].item()) is not type(model.class_names[0]):
+    names = as_labels(labels, len(rows))
+    places = {name: place for place, name in enumerate(model.class_names)}
+    if len(names) and type(names[0].item()) is not type(model.class_names[0]):
         raise InvalidInput(
-            f"labels are like {named[0].item()!r}, the model's classes like "
+            f"labels are like {names[0].item()!r}; expected labels like the model's class "
             f"{model.class_names[0]!r}: use the labels that were counted with"
         )
     once = np.ones(len(rows), np.int64)
-    times = [once if own is None else as_weights(own, len(rows)) for own in weights]
-    arrays = shapes(len(known)).items()
+    times = [once if each is None else as_weights(each, len(rows)) for each in weights]
+    arrays = shapes(len(places)).items()
     totals = [{name: np.zeros(shape, np.int64) for name, shape in arrays} for _ in weights]
     for first in range(0, len(rows), BATCH):
-        some = slice(first, first + BATCH)
-        true = np.array([known.get(name, len(known)) for name in named[some].tolist()])
-        scores = model.score_checked(model.encoder.check(rows[some]))
-        found = odds(scores, model.head, model.temperature or 1.0)
-        for name, places in find_cells(found, np.argmax(scores, axis=1), true).items():
-            for total, own in zip(totals, times, strict=True):
-                # In integers: a sum of weights as floating point would be rounded.
-                np.add.at(total[name].reshape(-1), places, own[some, None])
+        batch = slice(first, first + BATCH)
+        true = np.array([places.get(name, len(places)) for name in names[batch].tolist()])
+        scores = model.score_checked(model.encoder.check(rows[batch]))
+        batch_odds = odds(scores, model.head, model.temperature or 1.0)
+        for name, cells in find_cells(batch_odds, np.argmax(scores, axis=1), true).items():
+            for total, sample_weights in zip(totals, times, strict=True):
+                # `np.bincount` would sum weights as floats, and round.
+                np.add.at(total[name].reshape(-1), cells, sample_weights[batch, None])
     return [Evaluation(model.digest, model.class_names, **total) for total in totals]
 
 
@@ -107,19 +107,22 @@ def fit_temperature(model: Model, counts: Evaluation) -> Model:
             "probabilities of the least-squares head have no temperature: solve with another head"
         )
     if not counts.class_counts[:-1].sum():
-        raise InvalidInput("the counts hold no sample of the model's classes; nothing to fit")
-    factor = _best(counts.scores.sum(axis=0))
+        raise InvalidInput(
+            "the counts hold no sample of the model's classes; evaluate samples of them"
+        )
+    factor = _best_factor(counts.scores.sum(axis=0))
     return model.with_temperature((model.temperature or 1.0) * factor)
 
 
-def _best(scores: NDArray[np.int64]) -> float:
-    """T of the grid with the least loss, of counts of others and of own, (2, BINS)."""
+def _best_factor(scores: NDArray[np.int64]) -> float:
+    """The T of the grid with the least loss; ``scores``, (2, BINS), count others, then own."""
     places = np.flatnonzero(scores.any(axis=0))
     others, own = scores[:, places]
-    odds = bin_log_odds()[places]
+    log_odds = bin_log_odds()[places]
     steps = np.arange(-OCTAVES * STEPS_PER_OCTAVE, OCTAVES * STEPS_PER_OCTAVE + 1)
     grid = 2.0 ** (steps / STEPS_PER_OCTAVE)
     losses = [
-        (own * np.logaddexp(0, -odds / t) + others * np.logaddexp(0, odds / t)).sum() for t in grid
+        (own * np.logaddexp(0, -log_odds / t) + others * np.logaddexp(0, log_odds / t)).sum()
+        for t in grid
     ]
     return float(grid[int(np.argmin(losses))])

@@ -1,9 +1,9 @@
 """Evaluation counts -> figures, each with an interval of 95 %.
 
 Shares (accuracy, sensitivity, specificity) have Wilson's interval, and means of shares the
-square-and-add interval of Newcombe. The others have theirs from samples drawn anew, `DRAWS`
-times, from the counts themselves: 1.96 deviations of what comes out. Bins are narrow: areas
-and losses are those of single scores but for about the fourth digit.
+square-and-add interval of Newcombe. The intervals of all others are 1.96 deviations wide to each
+side, over `DRAWS` resamples of the counts. Bins are narrow: areas and losses differ from those of
+single scores in about the fourth digit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIGURES = {
     "log_loss": "log loss",
     "calibration_error": "calibration error",
 }
-"""Names, and what people call them."""
+"""Titles, by name."""
 CLASS_FIGURES = {
     "precision": "precision",
     "sensitivity": "sensitivity",
@@ -43,7 +43,7 @@ CLASS_FIGURES = {
     "auc": "AUC",
     "pr_auc": "PR-AUC",
 }
-"""Figures of a single class against all others: names, and what people call them."""
+"""Titles of figures of a single class against all others, by name."""
 Floats = NDArray[np.float64]
 
 
@@ -70,7 +70,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Figures:
-    """What is measured of a model.
+    """The figures of a model.
 
     Attributes
     ----------
@@ -108,14 +108,14 @@ class Figures:
 
         Parameters
         ----------
-        positive : whose sensitivity and specificity is shown where there are two classes; the
-            last of them if None
-        seed : of the samples drawn anew for intervals
+        positive : of two classes, the one whose sensitivity and specificity are shown; None for
+            the last
+        seed : of the resamples for intervals
         """
         if not evaluation.sample_count:
             raise InvalidInput("no sample was evaluated; there is nothing to measure")
         rates = class_rates(evaluation.confusion)
-        chosen = _chosen(evaluation, positive)
+        chosen = _shown_classes(evaluation, positive)
         right = np.array([np.trace(evaluation.confusion)])
         shares = {
             "accuracy": _mean_share(right, np.array([evaluation.sample_count])),
@@ -123,7 +123,7 @@ class Figures:
             "sensitivity": _mean_share(*(counts[chosen] for counts in rates["sensitivity"])),
             "specificity": _mean_share(*(counts[chosen] for counts in rates["specificity"])),
         }
-        return Figures(**shares, **_drawn(evaluation, seed))
+        return Figures(**shares, **_resample(evaluation, seed))
 
     def to_json(self) -> dict[str, Any]:
         """Every figure by its name: value, low, high; null where it is not defined."""
@@ -136,25 +136,25 @@ def without_nan(figures: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def class_rates(confusion: NDArray[np.int64]) -> dict[str, tuple[Floats, Floats]]:
-    """By name, counts of each class: how many, and of how many, (class_count,) each."""
+    """Numerators and denominators of each class's rates, by name, (class_count,) each."""
     right, true = np.diagonal(confusion), confusion.sum(axis=1)[:-1]
-    taken, n = confusion.sum(axis=0), confusion.sum()
+    predicted, n = confusion.sum(axis=0), confusion.sum()
     others = n - true
     return {
         "sensitivity": (right, true),
-        "specificity": (others - (taken - right), others),
-        "precision": (right, taken),
-        "f1": (2 * right, true + taken),
+        "specificity": (others - (predicted - right), others),
+        "precision": (right, predicted),
+        "f1": (2 * right, true + predicted),
     }
 
 
 def measure_classes(evaluation: Evaluation) -> list[dict[str, float]]:
     """`CLASS_FIGURES` of each class, by name; NaN where one is not defined."""
-    columns = {name: divide(*of) for name, of in class_rates(evaluation.confusion).items()}
+    columns = {name: divide(*rate) for name, rate in class_rates(evaluation.confusion).items()}
     columns["auc"] = areas(evaluation.scores)
     columns["pr_auc"] = precision_areas(evaluation.scores)
     places = range(len(evaluation.class_names))
-    return [{name: float(columns[name][at]) for name in CLASS_FIGURES} for at in places]
+    return [{name: float(columns[name][place]) for name in CLASS_FIGURES} for place in places]
 
 
 def divide(part: Any, whole: Any) -> Floats:
@@ -164,7 +164,7 @@ def divide(part: Any, whole: Any) -> Floats:
     return quotient
 
 
-def _chosen(evaluation: Evaluation, positive: ClassName | None) -> slice:
+def _shown_classes(evaluation: Evaluation, positive: ClassName | None) -> slice:
     names = evaluation.class_names
     if positive is not None and positive not in names:
         raise InvalidInput(
@@ -184,19 +184,19 @@ def _mean_share(part: Floats, whole: Floats) -> Figure:
     share, square = part / whole, Z * Z / whole
     middle = (share + square / 2) / (1 + square)
     half = Z / (1 + square) * np.sqrt(share * (1 - share) / whole + square / whole / 4)
-    mean, many = float(share.mean()), len(share)
-    below = float(np.sqrt(((share - middle + half) ** 2).sum())) / many
-    above = float(np.sqrt(((middle + half - share) ** 2).sum())) / many
+    mean, count = float(share.mean()), len(share)
+    below = float(np.sqrt(((share - middle + half) ** 2).sum())) / count
+    above = float(np.sqrt(((middle + half - share) ** 2).sum())) / count
     return Figure(mean, max(mean - below, 0.0), min(mean + above, 1.0))
 
 
-def _drawn(evaluation: Evaluation, seed: int) -> dict[str, Figure]:
+def _resample(evaluation: Evaluation, seed: int) -> dict[str, Figure]:
     arrays = evaluation.arrays.values()
-    found = _measure(*arrays)
+    values = _measure(*arrays)
     generator = np.random.Generator(np.random.PCG64(seed))
     draws = [_measure(*(generator.poisson(counts) for counts in arrays)) for _ in range(DRAWS)]
     figures = {}
-    for name, value in found.items():
+    for name, value in values.items():
         drawn = np.array([draw[name] for draw in draws])
         drawn = drawn[~np.isnan(drawn)]
         width = Z * float(drawn.std()) if len(drawn) else np.nan
@@ -212,7 +212,7 @@ def _measure(
     n, classes = float(scores[0].sum()), len(scores)
     middles = bin_probabilities()
     squares = (scores[:, 1] @ (1 - middles) ** 2 + scores[:, 0] @ middles**2).sum()
-    # As scikit-learn does: one answer that is sure and wrong must not weigh more than all others.
+    # As in scikit-learn, one answer that is sure and wrong must not outweigh all others.
     surprise = -np.log(np.maximum(middles, np.finfo(np.float64).eps))
     losses = scores[:, 1].sum(axis=0) @ surprise
     return {
@@ -240,8 +240,8 @@ def areas(scores: NDArray[np.int64]) -> Floats:
 def precision_areas(scores: NDArray[np.int64]) -> Floats:
     """Average precision of each class, (class_count,), from the highest bin down."""
     others, own = scores[:, 0, ::-1].astype(np.float64), scores[:, 1, ::-1].astype(np.float64)
-    found, all_above = np.cumsum(own, axis=1), np.cumsum(own + others, axis=1)
-    precision = found / np.maximum(all_above, 1)
+    right_above, all_above = np.cumsum(own, axis=1), np.cumsum(own + others, axis=1)
+    precision = right_above / np.maximum(all_above, 1)
     return divide((own * precision).sum(axis=1), own.sum(axis=1))
 
 

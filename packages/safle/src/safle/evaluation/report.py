@@ -25,7 +25,7 @@ from safle.evaluation.figures import (
 MATRIX_SHOWN = 20
 """More classes than this do not fit a terminal; their worst confusions are listed."""
 PAIRS_SHOWN = 10
-SITES_BESIDE = 4
+SITES_PER_TABLE = 4
 CLASS_TITLES = ("class", *CLASS_FIGURES.values(), "samples")
 UNKNOWN = "(unknown to the model)"
 CURVES_SHOWN = 10
@@ -44,8 +44,8 @@ class Report:
     Attributes
     ----------
     counts : of all sites together
-    sites : of each site, by name; empty where they are not told apart
-    positive : whose sensitivity is shown where there are two classes; None for the last
+    sites : counts of each site, by name; empty where only the sum is known
+    positive : of two classes, the one whose sensitivity is shown; None for the last
 
     Examples
     --------
@@ -111,14 +111,14 @@ class Report:
         return [[name, *shown[at], f"{counted[at]:,}"] for at, name in enumerate(self.names)]
 
     def site_tables(self) -> Iterator[list[list[str]]]:
-        """Tables of figures, with their titles; a few sites, as columns, in each."""
+        """Tables of figures with titles; sites are columns, `SITES_PER_TABLE` to a table."""
         names = list(self.figures_of_sites)
-        for first in range(0, len(names), SITES_BESIDE):
-            some = names[first : first + SITES_BESIDE]
-            counted = [f"{self.sites[name].sample_count:,}" for name in some]
-            figures = [self.figures_of_sites[name] for name in some]
+        for first in range(0, len(names), SITES_PER_TABLE):
+            sites = names[first : first + SITES_PER_TABLE]
+            counted = [f"{self.sites[name].sample_count:,}" for name in sites]
+            figures = [self.figures_of_sites[name] for name in sites]
             rows = [[title, *(str(getattr(f, k)) for f in figures)] for k, title in FIGURES.items()]
-            yield [["", *some], ["samples", *counted], *rows]
+            yield [["", *sites], ["samples", *counted], *rows]
 
     def confusion_lines(self) -> list[str]:
         """The matrix as text, or its largest errors if there are many classes."""
@@ -141,9 +141,9 @@ class Report:
         return [
             f"the most frequent confusions of {len(self.names)} classes:",
             *(
-                f"  {self.names[true]} taken for {self.names[taken]}: {errors[true, taken]}"
-                for true, taken in pairs
-                if errors[true, taken]
+                f"  {self.names[true]} taken for {self.names[predicted]}: {errors[true, predicted]}"
+                for true, predicted in pairs
+                if errors[true, predicted]
             ),
         ]
 
@@ -164,16 +164,16 @@ class Report:
             "unknown": unknown,
             "confusion": self.counts.confusion.tolist(),
             "sites": [
-                {"name": name, "samples": self.sites[name].sample_count, **of.to_json()}
-                for name, of in self.figures_of_sites.items()
+                {"name": name, "samples": self.sites[name].sample_count, **figures.to_json()}
+                for name, figures in self.figures_of_sites.items()
             ],
         }
 
     def to_html(self) -> str:
-        """A page of all of it, without scripts, that asks no other host for anything."""
+        """A page of all figures, without scripts and without requests to other hosts."""
         counts = self.counts
-        sites = {name: (self.sites[name], of) for name, of in self.figures_of_sites.items()}
-        drawn = self._drawn()
+        sites = {name: (self.sites[name], f) for name, f in self.figures_of_sites.items()}
+        drawn = self._drawn_classes()
         shown = self.matrix if len(counts.class_names) <= CELLS_SHOWN else self.matrix[:0]
         return render_page(
             "safle.evaluation",
@@ -194,7 +194,7 @@ class Report:
             side=SIDE,
         )
 
-    def _drawn(self) -> list[int]:
+    def _drawn_classes(self) -> list[int]:
         """Classes whose curves are drawn: of two, the positive one."""
         names = self.counts.class_names
         if len(names) == 2:
@@ -208,7 +208,7 @@ def _curves(counts: Evaluation, drawn: list[int], curve: Curve) -> list[str]:
     curves = []
     for place in drawn:
         used = counts.scores[place][:, counts.scores[place].any(axis=0)]
-        # How many of others, and of its own, have at least the probability of each bin.
+        # Samples of other classes, and of this one, with at least the probability of each bin.
         others, own = np.cumsum(used[:, ::-1], axis=1)
         line = np.stack(curve(others, own), axis=1) if others[-1] and own[-1] else np.empty((0, 2))
         curves.append(" ".join(f"{SIDE * x:.1f},{SIDE * (1 - y):.1f}" for x, y in line))

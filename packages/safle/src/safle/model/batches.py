@@ -1,4 +1,4 @@
-"""What a classifier is given, call by call: samples that are counted, or that are predicted."""
+"""Check what a classifier is given: samples to count, or features to predict."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _FLOATS = (np.float64, np.float32)
 
 
 class Batch(NamedTuple):
-    """Samples that are counted."""
+    """Checked samples to count."""
 
     features: NDArray[Any]
     labels: NDArray[Any]
     weights: NDArray[np.int64] | None
-    """How often each is counted, if not once."""
+    """How often each sample is counted; None for once."""
     schema: Schema | None
-    """What the features are, where they were the columns of a mixed frame."""
+    """The schema of the frame that the features come from, if it has one."""
 
     def repeated(self) -> NDArray[Any]:
-        """The features, each as often as it is counted."""
+        """The features, each row as often as it is counted."""
         if self.weights is None:
             return self.features
         times = int(self.weights.sum())
@@ -58,14 +58,14 @@ def check_batch(
     *,
     reset: bool,
 ) -> Batch:
-    """Samples whose weight is not zero; ``reset`` where nothing was counted before."""
+    """Check samples, and drop those of weight zero; ``reset`` at the first call."""
     schema = _find_schema(estimator, X) if reset else estimator.encoder_.schema
-    gaps = knows_gaps(estimator.encoder if reset else estimator.encoder_)
+    gaps = allows_gaps(estimator.encoder if reset else estimator.encoder_)
     if schema is None or not frame_names(X):
-        X = _by_name(estimator.encoder, X)
-        features, labels = validate_data(estimator, X, y, reset=reset, **_takes(gaps))
+        X = _order_columns(estimator.encoder, X)
+        features, labels = validate_data(estimator, X, y, reset=reset, **_check_options(gaps))
     else:
-        features, labels = check_X_y(arrange_frame(X, (), schema), y, **_takes(gaps))
+        features, labels = check_X_y(arrange_frame(X, (), schema), y, **_check_options(gaps))
         estimator.n_features_in_ = schema.feature_dim
         estimator.feature_names_in_ = np.array(schema.names, object)
     check_classification_targets(labels)
@@ -80,12 +80,12 @@ def check_batch(
 
 
 def check_features(estimator: SafleClassifier, X: Any) -> Any:
-    """What the model is to predict; it reads a frame by its schema itself."""
+    """Check features to predict; the model itself reads a frame by its schema."""
     encoder = estimator.encoder_
     if encoder.schema is not None and frame_names(X):
         return X
-    X = _by_name(estimator.encoder, X)
-    return validate_data(estimator, X, reset=False, **_takes(encoder.gaps))
+    X = _order_columns(estimator.encoder, X)
+    return validate_data(estimator, X, reset=False, **_check_options(encoder.gaps))
 
 
 def class_names(labels: NDArray[Any]) -> list[Any]:
@@ -94,20 +94,20 @@ def class_names(labels: NDArray[Any]) -> list[Any]:
     return names
 
 
-def knows_gaps(encoder: Encoder | str) -> bool:
-    """Whether values may be missing: an encoder, a kind, or "auto"."""
+def allows_gaps(encoder: Encoder | str) -> bool:
+    """Whether an encoder, a kind or "auto" allows missing values."""
     if isinstance(encoder, Encoder):
         return encoder.gaps
     return encoder == AUTO or kind_named(encoder).gaps
 
 
-def _takes(gaps: bool) -> dict[str, Any]:
-    """What scikit-learn checks of features."""
+def _check_options(gaps: bool) -> dict[str, Any]:
+    """Options of scikit-learn's check of features."""
     return {"dtype": _FLOATS, "ensure_all_finite": "allow-nan" if gaps else True}
 
 
 def _find_schema(estimator: SafleClassifier, X: Any) -> Schema | None:
-    """The schema of a frame: the one that is given, or a draft where there is text."""
+    """The given schema, or a draft if the frame holds text."""
     if isinstance(estimator.encoder, Encoder):
         return estimator.encoder.schema
     schema = estimator.schema
@@ -116,15 +116,15 @@ def _find_schema(estimator: SafleClassifier, X: Any) -> Schema | None:
         schema = draft.schema
         for name, why in draft.left_out.items():
             warnings.warn(f"column {name!r} is left out: it {why}", SafleWarning, stacklevel=4)
-    if schema is not None and not knows_gaps(estimator.encoder):
+    if schema is not None and not allows_gaps(estimator.encoder):
         raise SettingsError(
-            f"an encoder of kind {estimator.encoder} knows no text and no schema; take "
+            f"an encoder of kind {estimator.encoder} takes no text and no schema; use "
             "encoder='table', or turn text into numbers"
         )
     return schema
 
 
-def _by_name(encoder: Encoder | str, X: Any) -> Any:
+def _order_columns(encoder: Encoder | str, X: Any) -> Any:
     """A frame with the columns that a given `Encoder` knows, in its order.
 
     Without one, scikit-learn compares the names with those of the first call.

@@ -1,8 +1,8 @@
-"""scikit-learn's face of the pipeline: features and labels -> statistics -> a classifier.
+"""The pipeline for scikit-learn: features and labels -> statistics -> a classifier.
 
-``fit`` calibrates an encoder, counts and solves; ``partial_fit`` counts some more. What
-was counted is its `statistics_`, an exact sum: two hospitals add theirs
-and `SafleClassifier.from_statistics` gives the classifier of the pooled data.
+``fit`` calibrates an encoder, counts and solves; ``partial_fit`` counts more samples. Its
+`statistics_` are the exact sum of everything counted: two hospitals add theirs, and
+`SafleClassifier.from_statistics` gives the classifier of the pooled data.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from safle.model import Model
 from safle.model.batches import (
     AUTO,
     Batch,
+    allows_gaps,
     check_batch,
     check_features,
     class_names,
-    knows_gaps,
 )
 from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
@@ -56,8 +56,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     settings : of that kind, as for `safle.make_encoder`; not for an `Encoder`. Each is a parameter
         of its own name as well: ``SafleClassifier(units=512)``, ``set_params(seed=1)``, grids.
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
-    head : "auto", "least-squares", "discriminant", "averaged" or "quadratic", for which the
-        kinds that can count by class do
+    head : "auto", "least-squares", "discriminant", "averaged" or "quadratic", which makes
+        the calibrated encoder count by class, if its kind can
     criterion : "auto", "gcv" or "evidence"
     priors : None for classes as frequent as in the data, "uniform", or a number for each class
     allow_outside : count samples although more than a tenth of a feature's values lie outside what
@@ -124,7 +124,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with ``deep`` every setting of any kind, None where it is not set."""
         params: dict[str, Any] = super().get_params(deep)
-        # Whatever it is: `fit` refuses, nothing before.
+        # scikit-learn lets only `fit` refuse a wrong type.
         settings = self.settings if isinstance(self.settings, Mapping) else {}
         return params | {name: settings.get(name) for name in setting_names() if deep}
 
@@ -133,8 +133,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         named = {name: params.pop(name) for name in setting_names() if name in params}
         super().set_params(**params)
         if named and isinstance(self.settings, Mapping | None):
-            held = {**(self.settings or {}), **named}
-            self.settings = {name: value for name, value in held.items() if value is not None}
+            merged = {**(self.settings or {}), **named}
+            self.settings = {name: value for name, value in merged.items() if value is not None}
         return self
 
     @classmethod
@@ -152,7 +152,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         estimator.encoder_, estimator._declared = encoder, None
         estimator.classes_ = np.array(statistics.class_names)
         estimator.statistics_ = statistics
-        return estimator._solved()
+        return estimator._solve_now()
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Calibrate (unless an `Encoder` is given), count and solve, from scratch.
@@ -166,7 +166,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         """
         batch = check_batch(self, X, y, sample_weight, reset=True)
         self._start(batch, None)
-        return self._solved()
+        return self._solve_now()
 
     def partial_fit(
         self,
@@ -264,11 +264,11 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = knows_gaps(self.encoder)
+        tags.input_tags.allow_nan = allows_gaps(self.encoder)
         return tags
 
     def _start(self, batch: Batch, declared: NDArray[Any] | None) -> None:
-        """Begin with a batch; what was counted before is forgotten, unless it is refused."""
+        """Begin with a batch; earlier counts are forgotten, unless the batch is refused."""
         known = np.unique(batch.labels) if declared is None else declared
         encoder = self._make_encoder(batch, len(known))
         names = None if declared is None else class_names(declared)
@@ -281,8 +281,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def _new_counter(self, encoder: Encoder, classes: list[Any] | None) -> Accumulator:
         return Accumulator(encoder, classes=classes, allow_outside=self.allow_outside)
 
-    def _solved(self) -> Self:
-        # At once, not at the first prediction: what is wrong with the data shows here.
+    def _solve_now(self) -> Self:
+        # Errors in the data show now, not at the first prediction.
         _ = self.model_
         return self
 
@@ -294,7 +294,9 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         require_type("settings", self.settings, Mapping, NoneType)
         if isinstance(self.encoder, Encoder):
             if self.settings:
-                raise SettingsError("an Encoder has its settings: leave out settings=")
+                raise SettingsError(
+                    "settings= beside an Encoder, which has its own; leave settings= out"
+                )
             as_features(batch.features[:0], self.encoder.feature_dim)
             return self.encoder
         settings, kind = dict(self.settings or {}), self.encoder
@@ -307,8 +309,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if batch.schema is not None:
             return make_encoder(batch.schema, kind, class_count=classes, **settings)
         names: list[str] = [*getattr(self, "feature_names_in_", ())]
-        told_apart = names if len({*names}) == len(names) else ()
-        sample = PublicSample(batch.repeated(), names=told_apart)
+        unique_names = names if len({*names}) == len(names) else ()
+        sample = PublicSample(batch.repeated(), names=unique_names)
         return make_encoder(sample, kind, class_count=classes, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -350,5 +352,5 @@ def _signature() -> Signature:
     return Signature([*own, *named])
 
 
-# scikit-learn, and whoever asks for help, would see no settings behind ``**named``.
+# Behind ``**named``, scikit-learn and `help` would not see the settings.
 SafleClassifier.__signature__ = _signature()

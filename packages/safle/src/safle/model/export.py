@@ -1,7 +1,7 @@
-"""A model as an ONNX graph of standard operators: the encoder's own words, then the weights.
+"""A model as an ONNX graph of standard operators: the encoder's operations, then the weights.
 
 The graph compares in float64 and sums float64, as safle does: a sum of safle's weights is exact in
-any order (see `safle.model.model`), so it gives safle's own classes, not nearly so. It does not
+any order (see `safle.model.model`), so it predicts exactly safle's classes. It does not
 refuse NaN and infinity; check features before you feed them.
 
 Examples
@@ -48,7 +48,7 @@ GATHERED = 4_096
 """Weights gathered per sample at a time: experts x classes would fill the memory."""
 MOST_ROWS, MOST_VALUE = np.iinfo(np.int16).max, np.iinfo(np.int8).max
 MOST_ENTRIES = 64
-"""Most entries of a column of a matrix of few entries: each is a step of the graph."""
+"""A column of a sparse matrix has at most this many entries: each is a step of the graph."""
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
@@ -61,8 +61,7 @@ def to_onnx(model: Model) -> onnx.ModelProto:
 
     Input ``features``, float32 [batch, feature_dim]; outputs ``scores``, float64 [batch,
     class_count], ``label``, int64 or string [batch], and ``probabilities``. Its metadata name the
-    columns, the classes, the model's digest and, where the model was made of noisy sums, what was
-    promised.
+    columns, the classes, the model's digest and the promise of noisy statistics, if any.
     """
     size = model.tables.nbytes + model.dense_weights.nbytes
     size += 4 * model.squares.head.factors.size if model.squares is not None else 0
@@ -137,7 +136,7 @@ def _value(name: str, kind: int, *sizes: int) -> onnx.ValueInfoProto:
 
 
 def _facts(model: Model) -> Iterator[tuple[str, Any]]:
-    """What the metadata say in JSON."""
+    """Metadata in JSON, by name."""
     yield "safle.classes", model.class_names
     if model.encoder.feature_names:
         yield "safle.columns", _columns(model.encoder)
@@ -155,24 +154,24 @@ def _columns(encoder: Encoder) -> list[dict[str, Any]]:
 
 
 def _with_constant(operator: str) -> Callable[[Graph, str, Array | float], str]:
-    """A word that applies an operator to a value and a constant."""
+    """An operation on a value and a constant."""
     return lambda graph, x, constant: graph.node(operator, x, graph.constant(constant))
 
 
-def _alone(operator: str) -> Callable[[Graph, str], str]:
-    """A word that applies an operator to a value."""
+def _unary(operator: str) -> Callable[[Graph, str], str]:
+    """An operation on one value."""
     return lambda graph, x: graph.node(operator, x)
 
 
 class Graph:
-    """The vocabulary of `safle.encoders.operations`, as nodes; values are known by their names."""
+    """The operations of `safle.encoders.operations` as nodes; a value is the name of an output."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
     def constant(self, value: Any, dtype: Any = np.float64) -> str:
-        """A constant; gives its name."""
+        """Append a constant; returns its name."""
         name = f"constant_{len(self.constants)}"
         array = np.array(value, dtype, order="C")
         self.constants.append(numpy_helper.from_array(array, name))
@@ -183,7 +182,7 @@ class Graph:
         return self.constant(value, np.int64)
 
     def node(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        """Append a node; gives the name of its first output."""
+        """Append a node; returns the name of its first output."""
         name = f"{operator.lower()}_{len(self.nodes)}"
         names = [name, *(f"{name}_{at}" for at in range(1, outputs))]
         self.nodes.append(helper.make_node(operator, inputs, names, **attributes))
@@ -193,15 +192,15 @@ class Graph:
         return self.node("Cast", x, to=kind)
 
     def name(self, value: str, name: str) -> None:
-        """Call ``value`` by an output's name as well."""
+        """Give ``value`` a second name: that of an output of the graph."""
         self.nodes.append(helper.make_node("Identity", [value], [name]))
 
     add = _with_constant("Add")
     subtract = _with_constant("Sub")
     multiply = _with_constant("Mul")
     divide = _with_constant("Div")
-    floor = _alone("Floor")
-    round = _alone("Round")
+    floor = _unary("Floor")
+    round = _unary("Round")
 
     def plus(self, x: str, y: str) -> str:
         return self.node("Add", x, y)
@@ -256,7 +255,7 @@ class Graph:
 
     def product(self, x: str, matrix: Array) -> str:
         narrow = self.cast(x, TensorProto.FLOAT)
-        terms = [self._term(narrow, *entries) for entries in _few_entries(matrix)]
+        terms = [self._term(narrow, *entries) for entries in _sparse_entries(matrix)]
         if terms:
             sums = self.node("Sum", *terms)
         else:
@@ -297,15 +296,15 @@ class Graph:
         return total
 
     def weigh(self, dense: str, weights: Array) -> str:
-        """The product with weights that float32 holds: one of them over a power of two is one."""
+        """The product with weights per code unit, which float32 holds exactly."""
         wide = self.cast(self.constant(weights, np.float32), TensorProto.DOUBLE)
         return self.node("MatMul", dense, wide)
 
 
-def _few_entries(matrix: NDArray[Any]) -> list[tuple[NDArray[np.int16], NDArray[np.int8]]]:
-    """Rows and values of a matrix's entries; none where they are many, or not small integers.
+def _sparse_entries(matrix: NDArray[Any]) -> list[tuple[NDArray[np.int16], NDArray[np.int8]]]:
+    """Rows and values of a matrix's entries; [] where they are many, or not small integers.
 
-    The matrix is the sum, over what is returned, of ``values[j]`` at ``[rows[j], j]``.
+    The matrix is the sum, over all returned pairs, of ``values[j]`` at ``[rows[j], j]``.
     """
     entries = int((matrix != 0).sum(axis=0).max(initial=0))
     small = len(matrix) <= MOST_ROWS and np.abs(matrix).max(initial=0) <= MOST_VALUE

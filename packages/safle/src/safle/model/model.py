@@ -48,19 +48,19 @@ class Model:
 
     Parameters
     ----------
-    encoder : what the statistics were counted with; another one is refused
-    solution : what `safle.solve` made of them
+    encoder : the one that counted the statistics; another one is refused
+    solution : from `safle.solve`, of these statistics
 
     Attributes
     ----------
     codes : int64, (seen,), columns that have weights; all others are zero
     weights : float32, (seen + dense_dim, class_count)
     intercept : float32, (class_count,)
-    squares : `Squares` of the quadratic head, or None where it has no say
-    temperature : that scores are divided by before they become probabilities; None where neither
-        statistics nor evaluation counts told it
-    privacy : what is promised to those whose samples it was made of, where they were noisy sums
-    sum_digest : `safle.solver.solution.digest_of_sum` of what it was solved from
+    squares : `Squares` of the quadratic head, or None for linear heads
+    temperature : divides scores before they become probabilities; None where neither statistics
+        nor evaluation counts gave one
+    privacy : the promise of noisy statistics
+    sum_digest : `safle.solver.solution.digest_of_sum` of the statistics
 
     Examples
     --------
@@ -104,7 +104,7 @@ class Model:
 
     @cached_property
     def _table_steps(self) -> NDArray[np.int32]:
-        """`tables` in units of `_step`, as the kernel wants them."""
+        """`tables` in units of `_step`, padded for the kernel."""
         shape = (self.encoder.layout.code_count, len(self.class_names))
         require(
             8 * shape[0] * shape[1],
@@ -179,7 +179,7 @@ class Model:
             if self.squares is not None:
                 squared.append(codes.dense[:, self.squares.columns])
         if self.squares is not None:
-            # Of many samples together: a class's triangle is unfolded once for all of them.
+            # All samples together, so that each class's triangle is unfolded once.
             self.squares.add(scores, np.concatenate(squared))
 
     def _add_weights(self, codes: Codes, scores: NDArray[np.float64]) -> None:
@@ -194,10 +194,10 @@ class Model:
         """The same model with another temperature: other probabilities, the same classes."""
         if not 0 < temperature < np.inf:
             raise InvalidInput(f"temperature {temperature}; expected a positive number")
-        made = copy(self)
-        made.__dict__.pop("digest", None)
-        made.temperature = float(temperature)
-        return made
+        changed = copy(self)
+        changed.__dict__.pop("digest", None)
+        changed.temperature = float(temperature)
+        return changed
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """Class names, (samples,)."""
@@ -211,11 +211,10 @@ class Model:
     def predict_proba(self, features: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities, (samples, class_count).
 
-        The discriminant, averaged and quadratic heads' are softmax of the scores, divided by
-        `temperature`, where there is one; without one they are, most often, too sure, and
-        `safle.fit_temperature` finds one. Least-squares scores
-        estimate the one-hot labels; theirs is the nearest point of the probability simplex, which
-        keeps the order of the classes.
+        For the discriminant, averaged and quadratic heads, the softmax of the scores over the
+        `temperature`. Without a temperature they are mostly too sure: `safle.fit_temperature` finds
+        one. Least-squares scores estimate the one-hot labels; their probabilities are the nearest
+        point of the probability simplex, which keeps the order of the classes.
         """
         scores = self.decision_function(features)
         return probabilities(scores, self.head, self.temperature or 1.0)

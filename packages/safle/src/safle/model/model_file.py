@@ -6,7 +6,7 @@ where known, ``privacy`` of noisy statistics, and ``temperature``, a hexadecimal
 are divided by before the softmax. Tensors:
 
 - ``codes``: int64, ascending, the columns that have weights;
-- ``weights``: float32, codes, then dense columns, per real unit, without last rows that are zero;
+- ``weights``: float32, codes, then dense columns, per real unit, without units left out;
 - ``intercept``: float32; ``encoder.NAME``: the encoder's;
 - ``factors``: int16, of the quadratic head, classes x d(d+1)/2, rows of an upper triangular V; d
   columns are counted by class, without the constant; ``offsets``: int32, classes x d.
@@ -68,8 +68,8 @@ def write_model(model: Model) -> bytes:
         header["temperature"] = model.temperature.hex()
     arrays: Arrays = {f"{_ENCODER_PREFIX}{name}": a for name, a in model.encoder.arrays().items()}
     # The file omits the rows of units that solving left out.
-    without = len(model.weights) - model.encoder.layout.units
-    rows = len(model.weights) if model.weights[without:].any() else without
+    other_rows = len(model.weights) - model.encoder.layout.units
+    rows = len(model.weights) if model.weights[other_rows:].any() else other_rows
     arrays |= {"codes": model.codes, "weights": model.weights[:rows], "intercept": model.intercept}
     if model.squares is not None:
         head = model.squares.head
@@ -84,12 +84,12 @@ def read_model(data: bytes) -> tuple[Encoder, Solution]:
     text, arrays = read_tensors(data)
     with refusing_malformed("safle model"):
         header = read_header(text, FORMAT, "a safle model")
-        of_encoder = {
-            n.removeprefix(_ENCODER_PREFIX): array
-            for n, array in arrays.items()
-            if n.startswith(_ENCODER_PREFIX)
+        encoder_arrays = {
+            name.removeprefix(_ENCODER_PREFIX): array
+            for name, array in arrays.items()
+            if name.startswith(_ENCODER_PREFIX)
         }
-        encoder = restore_encoder(header["encoder"], of_encoder)
+        encoder = restore_encoder(header["encoder"], encoder_arrays)
         return encoder, _restore_solution(encoder, header, arrays)
 
 
@@ -98,7 +98,10 @@ def _restore_solution(encoder: Encoder, header: dict[str, Any], arrays: Arrays) 
     codes, weights, intercept = _restore_weights(encoder, len(classes), arrays)
     head, ridge = header["head"], float.fromhex(header["ridge"])
     if head not in HEADS or not 0 <= ridge < np.inf:
-        raise WireError(f"head {head!r} and ridge {ridge}; expected one of {', '.join(HEADS)}")
+        raise WireError(
+            f"head {head!r} and ridge {ridge}; expected one of {', '.join(HEADS)}, and a finite "
+            "ridge from 0"
+        )
     temperature = float.fromhex(header["temperature"]) if "temperature" in header else None
     if temperature is not None and not 0 < temperature < np.inf:
         raise WireError(f"temperature {temperature}; expected a positive number")
@@ -145,11 +148,11 @@ def _restore_weights(
     codes, weights, intercept = (arrays[name] for name in ("codes", "weights", "intercept"))
     rows = len(weights) if weights.ndim == 2 else -1
     most = len(codes) + encoder.layout.dense_dim
-    without = most - encoder.layout.units
-    if rows != without and (rows != most or not weights[without:].any()):
+    other_rows = most - encoder.layout.units
+    if rows != other_rows and (rows != most or not weights[other_rows:].any()):
         raise WireError(
-            f"weights have shape {weights.shape}; expected {most} rows, or {without} where units "
-            "are left out"
+            f"weights have shape {weights.shape}; expected {most} rows, or {other_rows} where "
+            "units are left out"
         )
     shapes = {
         "codes": (codes, np.int64, (len(codes),)),

@@ -8,13 +8,14 @@ multiplied by a power of two once (``_native/predict.c``).
 
 The quadratic head adds ``-|V' x - t|^2 / 2`` or ``|G' x - t|^2 / 2``. Codes and factors are
 integers of 16 bits, so their products add up exactly in float64. They are rounded to `OFFSET_BITS`
-behind the point and cut off far out, so squares add up exactly as well.
+behind the point and clipped, so squares add up exactly as well.
 
 The discriminant, averaged and quadratic heads' scores, divided by the model's temperature, are
 logarithms of posteriors, up to what all classes share: ``p = softmax(scores / temperature)``.
-Least-squares scores estimate the one-hot labels; theirs is the nearest point of the probability
-simplex. Libraries differ in the last bit of an exponential, which would decide whose bin an answer
-is counted in: here it is a polynomial, with every product and sum in a fixed order.
+Least-squares scores estimate the one-hot labels; their probabilities are the nearest point of the
+probability simplex. Libraries differ in the last bit of an exponential, which could move an answer
+to another bin of an evaluation: here it is a polynomial, with every product and sum in a fixed
+order.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ _add_scores = Kernel(
 SQUARED_ROWS = 512
 """Samples whose products with a block of columns are still in the cache when they are squared."""
 SQUARED_COLUMNS = 128
-"""Columns that are multiplied together: what lies below a triangle is left out."""
-TOGETHER = 8_192
-"""Columns of an exported product."""
+"""Columns that are multiplied at a time, without the zeros below their triangle."""
+EXPORTED_COLUMNS = 8_192
+"""Columns of one matrix product in an exported graph."""
 MOST_EXPONENT = 64
 LEAST_POWER = -700.0
-"""Below, an exponential is nothing beside 1."""
+"""Below this, an exponential is taken as 0."""
 _HIGH = 0.693147180369123816490
 """High part of ln 2; its last bits are zeros, so that whole multiples are exact."""
 _LOW = 1.90821492927058770002e-10
@@ -88,7 +89,7 @@ def look_up(
     scores = np.zeros((len(symbols), tables.shape[1]), np.int64)
     sizes = np.diff(bases)
     if symbols.size and (symbols.max(axis=0) >= sizes).any():
-        raise IndexError("a symbol is larger than its expert has")
+        raise IndexError("a symbol is larger than its expert has: codes of another encoder")
     _look_up(symbols, bases, tables, scores)
     return scores
 
@@ -96,7 +97,7 @@ def look_up(
 def on_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Round to multiples of a power of two, `MOST_BITS` below the largest value."""
     exponent = grid_exponent(values)
-    # Plus zero: what rounds to nothing must not keep the sign of its last bits.
+    # Adding zero turns -0.0 into 0.0.
     steps = np.rint(np.ldexp(values, -exponent))
     return np.ldexp(steps, exponent).astype(np.float32) + np.float32(0)
 
@@ -128,7 +129,7 @@ class DenseScores:
         self._runs = []
         for run in np.split(np.arange(len(scales)), breaks):
             if steps[run].any():
-                # Products that add up in 32 bits before they are widened.
+                # This many products add up in 32 bits before the sum is widened.
                 depth = _INT32_MOST // (2 * int(largest[run[0]]) << PART_BITS)
                 parts = _split(steps[run])
                 self._runs.append((int(run[0]), parts, depth, float(step / scales[run[0]])))
@@ -157,7 +158,7 @@ class Squares:
     Parameters
     ----------
     layout : of the encoder
-    head : what was solved; `WireError` if it does not belong to ``layout``
+    head : as solved; `WireError` if it does not belong to ``layout``
     """
 
     def __init__(self, layout: Layout, head: Quadratic) -> None:
@@ -172,7 +173,10 @@ class Squares:
             if not d * self.width or array.dtype != kind or array.shape != expected:
                 raise WireError(f"{name} is {array.dtype} {array.shape}; expected {expected}")
         if abs(head.exponent) > MOST_EXPONENT or not 0 < head.worth <= 1:
-            raise WireError(f"exponent {head.exponent} and worth {head.worth}; expected 0 < worth")
+            raise WireError(
+                f"exponent {head.exponent} and worth {head.worth}; expected -{MOST_EXPONENT} to "
+                f"{MOST_EXPONENT}, and 0 < worth <= 1"
+            )
         scales = {layout.dense_scales[column] for column in self.columns}
         if len(scales) > 1:
             raise WireError(f"columns of scales {sorted(scales)} are squared; expected one scale")
@@ -180,7 +184,7 @@ class Squares:
         """Value of one step of an integer sum, in units of the offsets."""
         self.most = math.isqrt((1 << 53) // self.width)
         sign = 1 if head.by_directions else -1
-        self.worth = sign * head.worth / 2 / (1 << 2 * OFFSET_BITS)
+        self.square_weight = sign * head.worth / 2 / (1 << 2 * OFFSET_BITS)
 
     @cached_property
     def _upper(self) -> NDArray[np.int64]:
@@ -210,52 +214,52 @@ class Squares:
             factor, sums = self.factor(place), np.zeros(len(real))
             for top, left in product(tops, lefts):
                 rows = slice(top, top + SQUARED_ROWS)
-                some = slice(left, min(left + SQUARED_COLUMNS, width))
-                deep = None if self.head.by_directions else some.stop
-                values = real[rows, :deep] @ factor[:deep, some]
+                part = slice(left, min(left + SQUARED_COLUMNS, width))
+                depth = None if self.head.by_directions else part.stop
+                values = real[rows, :depth] @ factor[:depth, part]
                 np.rint(np.multiply(values, self.step, out=values), out=values)
-                values -= self.head.offsets[place, some]
+                values -= self.head.offsets[place, part]
                 np.clip(values, -self.most, self.most, out=values)
                 sums[rows] += np.einsum("ij,ij->i", values, values)
-            scores[:, place] += sums * self.worth
+            scores[:, place] += sums * self.square_weight
 
     def express(self, ops: Any, dense: Any) -> Any:
-        """The same in the words of an export, (samples, class_count), to be added last."""
+        """The same as operations of an export, (samples, class_count), to be added last."""
         codes = ops.gather(dense, self.columns)
         classes, width = self.head.offsets.shape
-        some, parts = max(1, TOGETHER // width), []
-        for first in range(0, classes, some):
-            places = range(first, min(first + some, classes))
+        block, parts = max(1, EXPORTED_COLUMNS // width), []
+        for first in range(0, classes, block):
+            places = range(first, min(first + block, classes))
             factors = np.concatenate([self.factor(place) for place in places], axis=1)
             values = ops.round(ops.multiply(ops.integer_product(codes, factors), self.step))
             values = ops.subtract(values, self.head.offsets[first : places.stop].ravel())
             values = ops.clip(values, -self.most, self.most)
             parts.append(ops.sum_squares(values, len(places), width))
-        return ops.multiply(ops.join(parts), self.worth)
+        return ops.multiply(ops.join(parts), self.square_weight)
 
 
 def probabilities(scores: Floats, head: str, temperature: float = 1.0) -> Floats:
     """Class probabilities, (samples, class_count), of a head's scores."""
     if head == "least-squares":
         return _nearest_probabilities(scores)
-    raised = exponential((scores - scores.max(axis=1, keepdims=True)) / temperature)
-    return raised / _sum_in_order(raised)
+    exponentials = exponential((scores - scores.max(axis=1, keepdims=True)) / temperature)
+    return exponentials / _sum_in_order(exponentials)
 
 
 def odds(scores: Floats, head: str, temperature: float = 1.0) -> Floats:
-    """``p / (1 - p)``, (samples, class_count), without losing what is left of 1."""
+    """``p / (1 - p)``, (samples, class_count), accurate where p is close to 1."""
     if head == "least-squares":
         p = _nearest_probabilities(scores)
         with np.errstate(divide="ignore"):
             return p / (1 - p)
-    raised = exponential((scores - scores.max(axis=1, keepdims=True)) / temperature)
-    # The largest is 1: it is set aside, or others beside it would drown.
-    rows, best = np.arange(len(raised)), np.argmax(scores, axis=1)
-    raised[rows, best] = 0.0
-    rest = _sum_in_order(raised)
-    result: Floats = raised / (1 + rest - raised)
+    exponentials = exponential((scores - scores.max(axis=1, keepdims=True)) / temperature)
+    # The largest is 1: unless it is set aside, the others are lost in rounding.
+    rows, best = np.arange(len(exponentials)), np.argmax(scores, axis=1)
+    exponentials[rows, best] = 0.0
+    others = _sum_in_order(exponentials)
+    result: Floats = exponentials / (1 + others - exponentials)
     with np.errstate(divide="ignore"):
-        result[rows, best] = 1 / rest[:, 0]
+        result[rows, best] = 1 / others[:, 0]
     return result
 
 
