@@ -28,7 +28,7 @@ def test_what_is_found_replaces_no_other_file(words, tmp_path, safle):
     assert sorted(open_table("found.npz").labels.tolist()) == ["ill", "well"]
     for name in ("ward.npz", "found.npz"):
         before = (tmp_path / name).read_bytes()
-        assert f"{name} is there" in safle(*words, "-o", name, code=2)
+        assert f"{name} exists" in safle(*words, "-o", name, code=2)
         assert (tmp_path / name).read_bytes() == before
     safle(*words, "-o", "found.npz", "--force")
     assert "ends in .npz" in safle(*words, "-o", "found.csv", code=2)

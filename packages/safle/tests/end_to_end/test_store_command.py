@@ -92,7 +92,7 @@ def state(store):
     ("arguments", "said"),
     [
         (["add", "nosuch", "a.stats"], "not a store"),
-        (["add", "one", "b.stats", "--client", "a"], "has sent another contribution"),
+        (["add", "one", "b.stats", "--client", "a"], "sent another contribution"),
         (["add", "one", "a.stats", "--client", "z"], "the contribution of 'a' already"),
         (["add", "one", "a.npz"], "a.npz"),
         (["add", "one", "nosuch.stats"], "nosuch.stats"),

@@ -156,7 +156,9 @@ def test_counts_fit_the_temperature_of_the_quadratic_head(
         sites.append(str(tmp_path / f"{at}.eval"))
         write_evaluation(sites[-1], evaluate(model, features[part], labels[part]))
     files = [str(tmp_path / name) for name in ("model.safetensors", "fitted.safetensors")]
-    assert "over the temperature" in safle("fit-temperature", files[0], *sites, "-o", files[1])
+    assert "divided by the temperature" in safle(
+        "fit-temperature", files[0], *sites, "-o", files[1]
+    )
     made, held, true = load_model(files[1]), features[600:1400], labels[600:1400]
     assert made.temperature is not None
     assert np.array_equal(made.predict(held), model.predict(held))

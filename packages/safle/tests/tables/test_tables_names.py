@@ -195,7 +195,7 @@ def test_a_column_that_is_no_number_or_is_the_label_is_pointed_out(tmp_path, saf
     assert "2 (ill, well)" in safle(*count, "-o", tmp_path / "a.stats")
     said = safle(*count, "-o", tmp_path / "a.stats", "--label-column", "age", code=1)
     assert "does not know: diagnosis" in said
-    assert "named with --label-column NAME" in said
+    assert "the column of labels with --label-column NAME" in said
 
 
 @pytest.mark.parametrize("source", ["schema", "sample"])

@@ -203,8 +203,7 @@ class Layout:
     def most_samples(self) -> int:
         """How many samples a gram of this layout can count without overflow.
 
-        Counts of codes stay 255 below the largest int32: a file splits an entry into up to
-        255 and a remainder.
+        Counts of codes are int32; 255 less than the largest one leaves a margin.
         """
         if self.experts:
             return int(np.iinfo(np.int32).max) - 255

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from safle.encoders.calibration import Calibration
 
 DEFAULT_KIND = "random-features"
-"""The kind with the most accurate models: see docs/heads.md."""
+"""The kind with the most accurate models of one round: see docs/heads.md."""
 MOST_SEED = (1 << 63) - 1
 """The largest seed that fits a signed 64-bit integer."""
 
