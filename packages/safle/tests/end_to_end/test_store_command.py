@@ -93,7 +93,7 @@ def state(store):
     [
         (["add", "nosuch", "a.stats"], "not a store"),
         (["add", "one", "b.stats", "--client", "a"], "sent another contribution"),
-        (["add", "one", "a.stats", "--client", "z"], "the contribution of 'a' already"),
+        (["add", "one", "a.stats", "--client", "z"], "came from 'a' already"),
         (["add", "one", "a.npz"], "a.npz"),
         (["add", "one", "nosuch.stats"], "nosuch.stats"),
         (["remove", "one", "nobody"], "it has 'a'"),

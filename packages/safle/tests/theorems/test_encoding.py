@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, load_encoder
+from safle.encoders.codes import Layout
 from safle.encoders.operations import permutation
 from support.data_sets import data_sets, encoders, fixed_encoder
 from support.reference import hash_of, phi, symbols_of
@@ -27,6 +30,15 @@ def onehot_of(encoder, features):
 def test_codes_are_those_of_the_formulas(drawn):
     expected = phi(drawn.encoder, drawn.features)
     assert np.array_equal(onehot_of(drawn.encoder, drawn.features), expected)
+
+
+@given(data_sets())
+def test_equal_layouts_have_one_text(drawn):
+    """Also in another process, where the parts of a layout are equal, not the same."""
+    layout = drawn.encoder.layout
+    rebuilt = replace(layout, by_class=tuple(int(end) for end in layout.by_class))
+    assert rebuilt.to_json() == layout.to_json()
+    assert Layout.from_json(layout.to_json()) == layout
 
 
 @given(encoders("embedding"))

@@ -216,7 +216,8 @@ class Layout:
             _runs(self.dense_scales),
             _runs(self.dense_limits),
             [*self.dense_norms],
-            self.by_class,
+            # msgspec leaves a default out if it is the very same tuple, not an equal one.
+            self.by_class if any(self.by_class) else NO_COLUMNS,
             self.units,
         )
         content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(file))
