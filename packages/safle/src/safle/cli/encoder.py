@@ -1,4 +1,4 @@
-"""``safle encoder``: make what all clients count with, once, before the round."""
+"""``safle encoder``: make the encoder that all clients share, once, before the round."""
 
 from __future__ import annotations
 
@@ -55,32 +55,32 @@ SOURCES = ("range", "moments", "sample", "histogram", "schema")
 
 
 def _settings() -> dict[str, dict[str, Setting]]:
-    """Setting -> kind -> what it is there."""
-    found: dict[str, dict[str, Setting]] = {}
+    """The name of a setting -> kind -> its declaration there."""
+    by_name: dict[str, dict[str, Setting]] = {}
     for kind, encoder in kinds().items():
         for name, declared in encoder.settings_type.declared().items():
-            found.setdefault(name, {})[kind] = declared
-    return found
+            by_name.setdefault(name, {})[kind] = declared
+    return by_name
 
 
 def _kind_options() -> opt.Decorator:
     """--kind, and an option for every setting that a kind declares."""
     summaries = "; ".join(f"{name}: {kind.summary}" for name, kind in kinds().items())
-    known: dict[str, Any] = {"type": click.Choice([*kinds()]), "default": DEFAULT_KIND}
-    kind = opt.option("--kind", f"{summaries}.", "NAME", panel=opt.MOST, **known)
-    return opt.options(kind, *(_option(name, of) for name, of in _settings().items()))
+    choice: dict[str, Any] = {"type": click.Choice([*kinds()]), "default": DEFAULT_KIND}
+    kind = opt.option("--kind", f"{summaries}.", "NAME", panel=opt.MOST, **choice)
+    return opt.options(kind, *(_option(name, by_kind) for name, by_kind in _settings().items()))
 
 
 def _option(name: str, by_kind: dict[str, Setting]) -> opt.Decorator:
     defaults = {k: s.chosen if s.default is None else s.default for k, s in by_kind.items()}
-    each = "; ".join(f"{default} ({kind})" for kind, default in defaults.items())
-    alike = len({*defaults.values()}) == 1
-    some = f"{', '.join(by_kind)}: " if len(by_kind) < len(kinds()) else ""
+    all_defaults = "; ".join(f"{default} ({kind})" for kind, default in defaults.items())
+    same_default = len({*defaults.values()}) == 1
+    only_kinds = f"{', '.join(by_kind)}: " if len(by_kind) < len(kinds()) else ""
     first = next(iter(by_kind))
-    own = f"Only for --kind {first}: {kind_named(first).summary.partition(':')[0]}"
+    kind_panel = f"Only for --kind {first}: {kind_named(first).summary.partition(':')[0]}"
     settings: dict[str, Any] = {
-        "show_default": str(defaults[first]) if alike else each,
-        "panel": opt.FINER if DEFAULT_KIND in by_kind else own,
+        "show_default": str(defaults[first]) if same_default else all_defaults,
+        "panel": opt.FINER if DEFAULT_KIND in by_kind else kind_panel,
         "type": _type([*by_kind.values()]),
     }
     metavar: str | None = "NAME"
@@ -92,12 +92,12 @@ def _option(name: str, by_kind: dict[str, Setting]) -> opt.Decorator:
         metavar = "N"
     elif isinstance(settings["type"], click.Choice):
         metavar = "|".join(map(str, settings["type"].choices))
-    text = some + " ".join(dict.fromkeys(s.help for s in by_kind.values()))
+    text = only_kinds + " ".join(dict.fromkeys(s.help for s in by_kind.values()))
     return opt.option(flag, text, metavar, **settings)
 
 
 def _type(settings: Sequence[Setting]) -> click.ParamType[Any]:
-    """What fits any of the settings of one name; each kind checks its own limits."""
+    """A type that suits all settings of one name; each kind checks its own limits."""
     if all(s.choices for s in settings):
         return click.Choice([*dict.fromkeys(c for s in settings for c in s.choices)])
     if settings[0].type is not int:
@@ -140,7 +140,7 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     moments or a public sample, or let every client send a histogram ([b]safle histogram[/b]) and
     sum those.
     """
-    made: Encoder
+    encoder: Encoder
     _check_usage(options)
     kind = _implied_kind(kind, options)
     settings = _given_settings(kind, options)
@@ -151,12 +151,12 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     if isinstance(calibration, Schema):
         _check_schema(session, calibration, options)
     if options["publishable"]:
-        made = LinearEncoder.publishable(calibration, **settings)
+        encoder = LinearEncoder.publishable(calibration, **settings)
     else:
-        made = make_encoder(calibration, kind, class_count=len(classes or ()), **settings)
-    made = made.declare(source=source, classes=classes)
-    made.save(output)
-    session.facts(f"{output}: encoder", encoder_facts(made))
+        encoder = make_encoder(calibration, kind, class_count=len(classes or ()), **settings)
+    encoder = encoder.declare(source=source, classes=classes)
+    encoder.save(output)
+    session.facts(f"{output}: encoder", encoder_facts(encoder))
 
 
 def _check_schema(session: Session, schema: Schema, options: dict[str, Any]) -> None:
@@ -172,9 +172,9 @@ def _check_schema(session: Session, schema: Schema, options: dict[str, Any]) -> 
 def _check_usage(options: dict[str, Any]) -> None:
     given = [name for name in SOURCES if options[name] is not None]
     if len(given) != 1:
-        found = " and ".join(f"--{name}" for name in given) or "none of them"
+        named = " and ".join(f"--{name}" for name in given) or "none of them"
         raise click.UsageError(
-            f"calibrate by exactly one of --{', --'.join(SOURCES)}; found {found}"
+            f"calibrate by exactly one of --{', --'.join(SOURCES)}; found {named}"
         )
     if given[0] == "range" and options["features"] is None:
         raise click.UsageError("--range needs --features, the number of features")
@@ -186,7 +186,7 @@ def _check_usage(options: dict[str, Any]) -> None:
 
 
 def _implied_kind(kind: str, options: dict[str, Any]) -> str:
-    """--publishable implies linear, others need too much noise; --schema alone implies table."""
+    """--publishable implies linear: others need too much noise. --schema alone implies table."""
     given = get_current_context().get_parameter_source("kind") is not ParameterSource.DEFAULT
     if options["publishable"]:
         if given and kind != "linear":
@@ -207,7 +207,7 @@ def _given_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _given_calibration(options: dict[str, Any]) -> Calibration:
-    """What the one option that calibrates says of the features."""
+    """The calibration that the one given option names."""
     width = options["features"]
     if options["range"] is not None:
         low, high = options["range"]
@@ -233,17 +233,17 @@ def _read_calibration(options: dict[str, Any]) -> Calibration:
 
 
 def _given_source(options: dict[str, Any]) -> str:
-    """What the features declare to be made by; empty if they do not."""
-    of_moments = "" if options["moments"] is None else read_moments(options["moments"])[1]
+    """The source that the features or moments declare; empty if they declare none."""
+    moments_source = "" if options["moments"] is None else read_moments(options["moments"])[1]
     declared = options["features_source"]
     path = declared or options["sample"]
-    # Only its metadata count here: any split of the file will do.
-    source = of_moments if path is None else open_table(path, **opt.selected(options)).source
+    # Only the file's metadata matter here: any split will do.
+    source = moments_source if path is None else open_table(path, **opt.selected(options)).source
     if declared is not None and not source:
         raise TableError(
             f"{declared}: does not say which backbone made it; expected a file that "
             "'safle features' wrote"
         )
-    if of_moments:
-        check_source(of_moments, source, where=str(path))
+    if moments_source:
+        check_source(moments_source, source, where=str(path))
     return source

@@ -58,7 +58,7 @@ def evaluate(
     over sites: the confusion matrix, and how many samples of each class were given which
     probability.
     """
-    promised: dict[str, str] = {}
+    privacy: dict[str, str] = {}
     if peek_kind(files[0]) == "evaluation counts":
         if counts is not None:
             raise click.UsageError("--counts needs a model and a table; to add up, use 'safle sum'")
@@ -66,35 +66,35 @@ def evaluate(
         total = reduce(add, sites.values())
     elif len(files) == 2:
         model = load_model(files[0])
-        found = _count(session, model, files[1], options, noted=counts is not None)
-        total, sites, promised = found.total, {}, privacy_facts(model)
+        counted = _count(session, model, files[1], options, leaves=counts is not None)
+        total, sites, privacy = counted.total, {}, privacy_facts(model)
         if counts is not None:
-            release(session, found, counts, options, encoder=model.encoder.fingerprint)
+            release(session, counted, counts, options, encoder=model.encoder.fingerprint)
     else:
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
     several = sites if len(sites) > 1 else {}
     known: dict[str, ClassName] = {str(name): name for name in total.class_names}
     report = Report(total, several, known.get(options["positive"], options["positive"]))
     if options["json"] is not None:
-        figures = json.dumps(report.to_json() | promised, indent=1)
+        figures = json.dumps(report.to_json() | privacy, indent=1)
         atomic.write_text(options["json"], figures + "\n")
     if options["html"] is not None:
         atomic.write_text(options["html"], report.to_html())
-    named = " on ".join(path.name for path in files)
-    _show(session, report, f"{len(sites)} sites together" if several else named, promised)
+    title = " on ".join(path.name for path in files)
+    _show(session, report, f"{len(sites)} sites together" if several else title, privacy)
 
 
 def _count(
-    session: Session, model: Model, path: Path, options: dict[str, Any], *, noted: bool = False
+    session: Session, model: Model, path: Path, options: dict[str, Any], *, leaves: bool = False
 ) -> Counts[Evaluation]:
-    """Counts of a model's answers on a labelled table; ``noted`` if some of them will leave."""
-    # What does not say is let pass here: nothing is added to anyone's sum.
+    """Counts of a model's answers on a labelled table; ``leaves`` if they will leave the site."""
+    # Features that do not name their backbone may pass: evaluating adds nothing to a sum.
     table = open_matching(model.encoder, path, **opt.selected(options))
     with session.progress(f"evaluating on {path.name}") as advance:
         counts = evaluate_table(model, table, where=path, progress=advance)
     if not counts.total.sample_count:
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
-    if noted:
+    if leaves:
         note_repeats(session, table, counts)
     return counts
 
@@ -111,8 +111,8 @@ def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
     return sites
 
 
-def _show(session: Session, report: Report, title: str, promised: dict[str, str]) -> None:
-    session.facts(title, {"model": report.counts.model} | promised | report.facts())
+def _show(session: Session, report: Report, title: str, privacy: dict[str, str]) -> None:
+    session.facts(title, {"model": report.counts.model} | privacy | report.facts())
     for titles, *rows in report.site_tables():
         session.table(titles, rows)
     session.table(CLASS_TITLES, report.rows())
@@ -187,7 +187,7 @@ def card(session: Session, /, model: Path, test: Path | None, output: Path, **op
 def _contributors(
     session: Session, model: Model, store: Path | None, total: Path | None
 ) -> list[Entry]:
-    """Who contributed; an error if the model was not solved from that."""
+    """The contributors; an error if the model was not solved from this store or sum."""
     if store is not None:
         with (
             Store.open(store) as opened,

@@ -1,4 +1,4 @@
-"""With a model: ``safle predict`` and ``safle export``."""
+"""``safle predict`` and ``safle export``: use a model, here or elsewhere."""
 
 from __future__ import annotations
 
@@ -48,16 +48,17 @@ def predict(session: Session, /, model: Path, features: Path, output: Path, **op
 def _predict(
     session: Session, model: Model, path: Path, output: Path, options: dict[str, Any]
 ) -> int:
-    """Write the predictions of a table; how many there are."""
+    """Write the predictions of a table; return their number."""
     table = open_matching(model.encoder, path, labelled=False, **opt.selected(options))
     proba, outside, done = options["proba"], model.watch(), 0
     titles = [f"probability_{name}" for name in model.class_names] if proba else []
 
     def write(block: NDArray[Any], _labels: Any, _weights: Any) -> None:
         nonlocal done
-        for at, (name, *odds) in enumerate(_rows(model, block, proba=proba), start=done):
-            called = at if table.ids is None else neutralise(table.ids[at])
-            writer.writerow([called, neutralise(name), *odds])
+        for number, row in enumerate(_rows(model, block, proba=proba), start=done):
+            sample = number if table.ids is None else neutralise(table.ids[number])
+            class_name, *class_probabilities = row
+            writer.writerow([sample, neutralise(class_name), *class_probabilities])
         outside.add(model.encoder.check(block))
         done += len(block)
 
@@ -74,13 +75,13 @@ def _predict(
 
 
 def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
-    """Class and, if wanted, probabilities of each sample; each is scored once."""
+    """Class and, with ``proba``, probabilities of each sample; the model scores it once."""
     scores = model.score_checked(model.encoder.check(features))
     names = np.array(model.class_names)[scores.argmax(axis=1)].tolist()
     if not proba:
         return [[name] for name in names]
-    odds = probabilities(scores, model.head, model.temperature or 1.0).tolist()
-    return [[name, *own] for name, own in zip(names, odds, strict=True)]
+    class_probabilities = probabilities(scores, model.head, model.temperature or 1.0).tolist()
+    return [[name, *row] for name, row in zip(names, class_probabilities, strict=True)]
 
 
 WITH_BACKBONE = (

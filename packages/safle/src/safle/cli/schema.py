@@ -1,4 +1,4 @@
-"""``safle schema``: what the columns of mixed tables are; drafted by clients, merged by one."""
+"""``safle schema``: clients draft what the columns of their tables are; the operator merges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLES = (
     "safle encoder make --schema schema.toml -o encoder.safetensors",
 )
 MOST_WIDER = 8
-"""Times that a range may be wider or narrower than the others': two hospitals differ by less."""
+"""A range this many times wider or narrower than usual is suspect: hospitals differ by less."""
 LEAST = "Name no level or class that fewer samples have, and no range of fewer."
 
 
@@ -50,19 +50,19 @@ def draft(session: Session, /, table: Path, output: Path, **options: Any) -> Non
     separated by commas, semicolons, tabs or bars.
     """
     options["label_column"] = options["label_column"] or LABEL_COLUMN
-    found = draft_schema(table, **options)
-    found.schema.save(output)
-    show_schema(session, output, found.schema, found.gaps)
-    if not found.schema.classes:
+    drafted = draft_schema(table, **options)
+    drafted.schema.save(output)
+    show_schema(session, output, drafted.schema, drafted.gaps)
+    if not drafted.schema.classes:
         session.warn(warn_no_classes(options["label_column"]))
-    for name, why in found.left_out.items():
-        session.warn(f"column {name!r} is left out: it {why}")
-    for name, doubt in found.doubts.items():
+    for name, reason in drafted.left_out.items():
+        session.warn(f"column {name!r} is left out: it {reason}")
+    for name, doubt in drafted.doubts.items():
         session.warn(f"column {name!r} {doubt}")
 
 
 def warn_no_classes(label_column: str) -> str:
-    """What is said of a schema without classes."""
+    """The warning about a schema without classes."""
     return (
         f"no classes were found in a column {label_column!r}; if another column is the diagnosis, "
         "it is taken for a feature: draft again with --label-column NAME"
@@ -78,29 +78,35 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
     Ranges reach as far as any, and levels and classes are those of any. A column that not all
     have is optional: who lacks it has gaps. Two units or two types of one column are refused.
     """
-    read = [Schema.read(path) for path in drafts]
-    merged = merge_schemas(read)
+    schemas = [Schema.read(path) for path in drafts]
+    merged = merge_schemas(schemas)
     merged.save(output)
     show_schema(session, output, merged, None)
-    for name in sorted({n for each in read for n in each.names} - {*merged.names}):
+    drafted_names = {name for schema in schemas for name in schema.names}
+    for name in sorted(drafted_names - {*merged.names}):
         session.warn(f"column {name!r} is left out: one of the schemas ignores it")
-    for text in _other_widths(dict(zip(drafts, read, strict=True)), merged):
+    for text in _find_other_units(dict(zip(drafts, schemas, strict=True)), merged):
         session.warn(text)
     for column in merged.columns:
         if column.optional:
             session.warn(f"column {column.name!r} is not in every table: who lacks it has gaps")
     for column in merged.columns:
-        for alike in near_duplicates(column.levels):
+        for spellings in near_duplicates(column.levels):
             session.warn(
-                f"column {column.name!r}: levels {alike} differ in case or spaces only; write them "
-                "one way everywhere"
+                f"column {column.name!r}: levels {spellings} differ in case or spaces only; write "
+                "them one way everywhere"
             )
 
 
-def _other_widths(drafts: Mapping[Path, Schema], merged: Schema) -> Iterator[str]:
-    """Numbers whose range is so much wider or narrower in a draft that the unit must be another."""
+def _find_other_units(drafts: Mapping[Path, Schema], merged: Schema) -> Iterator[str]:
+    """Warnings of numbers with a range so wide or narrow in one draft that its unit may differ."""
     for name in merged.names:
-        columns = {path: c for path, each in drafts.items() for c in each.columns if c.name == name}
+        columns = {
+            path: column
+            for path, schema in drafts.items()
+            for column in schema.columns
+            if column.name == name
+        }
         widths = {path: c.high - c.low for path, c in columns.items() if not c.is_category}
         for path, width in widths.items():
             usual = median(widths.values())

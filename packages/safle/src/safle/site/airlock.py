@@ -32,8 +32,8 @@ from safle.errors import FederationError, PolicyRefused, WireError
 from safle.wire import container
 
 COUNT, MASK, EVALUATE, OPEN = "count", "mask", "evaluate", "open"
-"""What a site is asked for: statistics, statistics under masks, evaluation counts, and, of a
-keyholder, to open a sum."""
+"""A question asks a site for statistics, for statistics under masks or for evaluation counts, or a
+keyholder to open a sum."""
 PLAIN = (COUNT, EVALUATE)
 ANSWERS = {
     COUNT: (".stats", container.STATISTICS),
@@ -68,8 +68,8 @@ class Question:
     ----------
     kind : "count", "mask", "evaluate" or "open"
     files : bytes by name: the encoder, the round, the model, the request
-    expects : fields of the header that an answer to this very question has: the fingerprint of
-        its encoder, the digest of its round, model or request
+    expects : fields that the header of an answer to this very question has: the fingerprint of
+        the encoder, the digest of the round, model or request
     """
 
     kind: str
@@ -81,17 +81,17 @@ class Question:
             raise FederationError(
                 f"a question of kind {self.kind!r}; expected {', '.join(ANSWERS)}"
             )
-        if strange := [name for name in self.files if name not in FILES]:
-            raise FederationError(f"a question with {strange[0]!r}; expected {', '.join(FILES)}")
+        if unknown := [name for name in self.files if name not in FILES]:
+            raise FederationError(f"a question with {unknown[0]!r}; expected {', '.join(FILES)}")
 
     @property
     def about(self) -> bytes:
-        """Its kind and what it expects, as text."""
+        """Its kind and the expected fields, as text."""
         return container.canonical({"kind": self.kind, "expects": dict(self.expects)})
 
     @property
     def name(self) -> str:
-        """Its kind, and the digest of all that it says."""
+        """Its kind, and the digest of its text and files."""
         digest = hashlib.sha256(self.about)
         for name, data in sorted(self.files.items()):
             digest.update(f"\n{name} {len(data)}\n".encode() + hashlib.sha256(data).digest())
@@ -100,9 +100,9 @@ class Question:
     def check(self, data: bytes) -> None:
         """Refuse an answer that is no whole file, or was made for another question."""
         header = container.from_bytes(data, kind=ANSWERS[self.kind][1]).header
-        said = header.get("head", header)
+        fields = header.get("head", header)
         for name, value in self.expects.items():
-            if said.get(name) != value:
+            if fields.get(name) != value:
                 raise FederationError(
                     f"the answer in the outbox was made for another {name} than {self.name} asks "
                     "for; remove it"
@@ -111,15 +111,15 @@ class Question:
     def command(
         self, files: Mapping[str, str], data: str, output: str, *, yes: bool = False
     ) -> list[str]:
-        """The words of the command that answers it, but for the site's own options.
+        """The arguments of the command that answers it, without the site's own options.
 
-        ``files`` says where the question's files are; with ``yes``, a keyholder has consented.
+        ``files`` are the paths of the question's files; with ``yes``, a keyholder has consented.
         """
         if self.kind == EVALUATE:
             return ["evaluate", files[MODEL], data, "--counts", output]
         if self.kind == OPEN:
-            words = ["private", "answer", files[REQUEST], "--round", files[ROUND], "-o", output]
-            return [*words, "--yes"] if yes else words
+            answer = ["private", "answer", files[REQUEST], "--round", files[ROUND], "-o", output]
+            return [*answer, "--yes"] if yes else answer
         masked = ["--round", files[ROUND]] if self.kind == MASK else []
         return ["count", data, "--encoder", files[ENCODER], *masked, "-o", output]
 
@@ -136,21 +136,21 @@ class Airlock:
         return self.outbox / (question.name + ANSWERS[question.kind][0])
 
     def ask(self, question: Question) -> None:
-        """Put a question into the inbox; one that is there already is asked once more."""
+        """Put a question into the inbox; ask again if it is there already."""
         place = self.inbox / question.name
         if not place.is_dir():
-            # Under another name first: the site never sees a part of it.
+            # It has another name until it is complete: the site never sees a part of it.
             scratch = self.inbox / f".{question.name}.{os.getpid()}"
             scratch.mkdir()
             for name, data in {ABOUT: question.about, **question.files}.items():
                 (scratch / name).write_bytes(data)
             with contextlib.suppress(FileExistsError):
                 scratch.replace(place)
-        # A refusal repeats this token: one of an earlier time is no answer to this one.
+        # A refusal repeats this token: an earlier refusal does not answer a question asked again.
         atomic.write_text(place / ASKED, secrets.token_hex(16))
 
     def find_answer(self, question: Question) -> bytes | None:
-        """The answer, if the site has given one; `Refused` if it has said that it gives none."""
+        """The answer, if the site has given one; `Refused` if it has refused."""
         with contextlib.suppress(FileNotFoundError):
             data = read_regular(self.place(question))
             question.check(data)
@@ -161,18 +161,18 @@ class Airlock:
         return None
 
     def explain(self, question: Question) -> list[str]:
-        """What the asker waits for, and the commands that a person at the site can give."""
+        """What the asker waits for, and the commands that a person at the site can run."""
         files = {name: str(self.inbox / question.name / name) for name in question.files}
-        words = question.command(files, "DATA", str(self.place(question)))
+        arguments = question.command(files, "DATA", str(self.place(question)))
         if question.kind in (MASK, OPEN):
-            words += ["--operator", "OPERATOR.pub", "--key", "OWN.key"]
+            arguments += ["--operator", "OPERATOR.pub", "--key", "OWN.key"]
         if question.kind == OPEN:
-            words += ["--history", "OPENED.sqlite"]
-        both = shlex.join(["safle", "airlock", str(self.inbox), str(self.outbox), "DATA"])
+            arguments += ["--history", "OPENED.sqlite"]
+        command = shlex.join(["safle", "airlock", str(self.inbox), str(self.outbox), "DATA"])
         return [
             f"waiting for {self.place(question)}, the answer to {self.inbox / question.name}",
-            f"the owner of the data answers with: {both}",
-            f"or with: {shlex.join(['safle', *words])}",
+            f"the owner of the data answers with: {command}",
+            f"or with: {shlex.join(['safle', *arguments])}",
         ]
 
     def open_questions(self) -> Iterator[Question]:
@@ -184,13 +184,13 @@ class Airlock:
                 question = self._read(place)
                 refused = self._refusal(question) is not None
             except (OSError, ValueError, KeyError, TypeError, RecursionError):
-                # Half written, or written by somebody who means harm: no question of ours.
+                # It is half written, or somebody who means harm wrote it.
                 continue
             if not refused and not self.place(question).exists():
                 yield question
 
     def refuse(self, question: Question, reason: str) -> None:
-        """Say that the site does not answer; ``reason`` is what the asker may know."""
+        """Tell the asker that the site does not answer; ``reason`` is what the asker may know."""
         text = f"{self._token(question)}\n{reason}\n"
         atomic.write_text(self.outbox / (question.name + REFUSED), text)
 
@@ -228,8 +228,8 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     except OSError as error:
         raise WireError(f"{path}: cannot be read: {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
             raise WireError(f"{path}: not a regular file of at most {most} bytes")
         return file.read(most)
 

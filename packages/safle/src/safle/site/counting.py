@@ -1,8 +1,8 @@
-"""Counting at a site: a table -> what would leave, and what a policy judges it by.
+"""Counting at a site: a table -> the counts that would leave, and those that a policy judges.
 
-Where samples have weights, or rows repeat, the two differ: ten times one patient is one patient.
+They differ where samples have weights or rows repeat: ten copies of one patient are one patient.
 The command line, the airlock and Flower's simulation count here. `safle.site.sheet.write_release`
-asks the policy about the second, writes the log and lets the first go.
+asks the policy about the second counts, writes the log and lets the first ones go.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from safle.errors import InvalidInput, SafleWarning
 from safle.statistics import Accumulator, Statistics
 
 if TYPE_CHECKING:
-    # Whoever counts needs neither a model nor a solver.
+    # Counting needs neither a model nor a solver.
     from safle.evaluation.counts import Evaluation
     from safle.model import Model
     from safle.tables import Table
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Weights = NDArray[np.int64]
 COLUMNS_COMPARED = 6
-"""So many columns tell nearly all rows apart that differ; only the others are compared whole."""
+"""Columns that are compared first; only rows that agree in these are compared in all columns."""
 ROWS_HASHED = 4_096
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """Any large odd number: products with it carry every bit of a word upwards."""
 
 
 class Counts(NamedTuple, Generic[T]):
-    """What was counted of a site's samples.
+    """A site's samples, counted in two ways.
 
     Attributes
     ----------
-    total : a sample of weight w counted w times: what would leave
-    once : each different row counted once: what a policy judges; ``total`` itself where no sample
-        has a weight and no row repeats another
+    total : counts a sample of weight w as w samples; these counts would leave
+    once : counts each different row once; a policy judges these counts. It is ``total`` itself
+        where no sample has a weight and no row repeats another
 
     >>> Counts(total=10, once=1).once
     1
@@ -87,9 +87,9 @@ def count_table(
     first = find_first(table)
     done = 0
 
-    def add(features: NDArray[Any], labels: NDArray[Any], own: Weights | None) -> None:
+    def add(features: NDArray[Any], labels: NDArray[Any], weights: Weights | None) -> None:
         nonlocal done
-        total.add_samples(features, labels, own)
+        total.add_samples(features, labels, weights)
         if first is not None:
             once.add_samples(features, labels, first[done : done + len(features)])
         done += len(features)
@@ -102,40 +102,40 @@ def count_table(
     if first is None:
         return Counts(statistics, statistics)
     with warnings.catch_warnings():
-        # What lies outside is said of all samples.
+        # The snapshot of ``total`` has warned of values outside the range.
         warnings.simplefilter("ignore", SafleWarning)
         return Counts(statistics, once.snapshot())
 
 
 def find_first(table: Table) -> NDArray[np.bool_] | None:
-    """Samples that count where each row, features and label, counts once; None if all count once.
+    """Which samples are the first of their row, features and label; None if weights say the same.
 
-    Of rows that are equal it is the first, of those that have a weight above zero.
+    Samples of weight zero are passed over.
     """
     weights = np.ones(len(table), np.int64) if table.weights is None else table.weights
     counted = np.flatnonzero(weights > 0)
-    some = np.unique(np.linspace(0, table.feature_dim - 1, COLUMNS_COMPARED).astype(np.intp))
-    few = _hash_rows(block[:, some] for block, _ in table.batches(ROWS_HASHED))[counted]
-    ordered = np.sort(few)
-    doubtful = counted[np.isin(few, ordered[1:][ordered[1:] == ordered[:-1]])]
-    _, labels = np.unique(np.asarray(table.labels)[doubtful], return_inverse=True)
-    parts = [slice(at, at + ROWS_HASHED) for at in range(0, len(doubtful), ROWS_HASHED)]
-    whole = _hash_rows(
-        np.column_stack([table.features[doubtful[part]], labels[part]]) for part in parts
+    columns = np.unique(np.linspace(0, table.feature_dim - 1, COLUMNS_COMPARED).astype(np.intp))
+    hashes = _hash_rows(block[:, columns] for block, _ in table.batches(ROWS_HASHED))[counted]
+    ordered = np.sort(hashes)
+    candidates = counted[np.isin(hashes, ordered[1:][ordered[1:] == ordered[:-1]])]
+    _, labels = np.unique(np.asarray(table.labels)[candidates], return_inverse=True)
+    parts = [slice(i, i + ROWS_HASHED) for i in range(0, len(candidates), ROWS_HASHED)]
+    full_hashes = _hash_rows(
+        np.column_stack([table.features[candidates[part]], labels[part]]) for part in parts
     )
     first = weights > 0
-    first[doubtful] = False
-    first[doubtful[np.unique(whole, return_index=True)[1]]] = True
+    first[candidates] = False
+    first[candidates[np.unique(full_hashes, return_index=True)[1]]] = True
     return None if (first == weights).all() else first
 
 
 def _hash_rows(blocks: Iterable[NDArray[Any]]) -> NDArray[np.uint64]:
-    """A number for each row, (rows,); two that differ have the same once in about 2^64 times."""
+    """A hash of each row, (rows,); two different rows share one with probability of about 2^-64."""
     hashed = [np.empty(0, np.uint64)]
     for block in blocks:
-        # Of equal numbers, zero alone has two patterns of bits.
+        # -0.0 + 0.0 is 0.0: the two zeros are equal, but their bits differ.
         words = (np.asarray(block, np.float64) + 0.0).view(np.uint64) * MIXER
-        # The lowest bits of most numbers are zero: the highest are added to them.
+        # The lowest bits of most numbers are zero: the highest bits are mixed into them.
         words ^= words >> np.uint64(32)
         factors = np.random.default_rng(0).integers(1 << 63, size=words.shape[1], dtype=np.uint64)
         hashed.append(words @ (2 * factors + 1))
@@ -164,17 +164,17 @@ def evaluate_table(
     from safle.evaluation.counts import Evaluation
     from safle.evaluation.evaluating import evaluate_each
 
-    nothing = Evaluation.none(model.digest, model.class_names)
-    counts, outside = [nothing, nothing], model.watch()
+    empty = Evaluation.none(model.digest, model.class_names)
+    counts, outside = [empty, empty], model.watch()
     first = find_first(table)
     done = 0
 
-    def add(features: NDArray[Any], labels: NDArray[Any], own: Weights | None) -> None:
+    def add(features: NDArray[Any], labels: NDArray[Any], weights: Weights | None) -> None:
         nonlocal done
         outside.add(model.encoder.check(features))
-        times = [own] if first is None else [own, first[done : done + len(features)]]
-        for at, found in enumerate(evaluate_each(model, features, labels, times)):
-            counts[at] += found
+        weightings = [weights] if first is None else [weights, first[done : done + len(features)]]
+        for i, evaluation in enumerate(evaluate_each(model, features, labels, weightings)):
+            counts[i] += evaluation
         done += len(features)
 
     table.for_each_batch(add, where=where, progress=progress)

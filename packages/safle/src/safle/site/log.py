@@ -26,9 +26,9 @@ class Event:
     ----------
     event : "sent", "received", "refused", "removed", "opened", "written"
     who : the client, or the user at a client
-    digest : SHA-256 of what it is about; empty where that cannot be told
+    digest : SHA-256 of the content that it is about; empty where that is unknown
     note : the file's name, or the reason
-    seal : SHA-256 of the seal before it and of the other fields
+    seal : SHA-256 of the previous row's seal and of the other fields
     """
 
     number: int
@@ -76,7 +76,7 @@ def write_log(
 def log_refusal(
     *, who: str = "", digest: str = "", note: str = "", place: Path | None = None
 ) -> Iterator[None]:
-    """A `SafleError` that ends this block is in the log, with its reason, before it goes on."""
+    """Log a `SafleError` that ends this block, with its reason, then raise it again."""
     try:
         yield
     except SafleError as error:

@@ -1,4 +1,4 @@
-"""Policy: what a site lets out, in a file of its own that every command which sends obeys.
+"""Policy: a file of rules about what may leave a site; every command that sends obeys it.
 
     mode = "masked"                  # nothing leaves but masked sums
     least_samples = 50
@@ -9,7 +9,7 @@
     encoders = ["9f2c..."]           # fingerprints, as "safle inspect" shows them
     keyholders = ["51d0..."]         # fingerprints, as "safle private keys" shows them
 
-A rule that is not written does not apply. A refusal names the rule that it is by.
+A rule that the file leaves out does not apply. A refusal names the rule that was broken.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     mode : "masked" lets only masked sums out; "plain" lets plain ones out as well
-    least_samples, least_per_class : that were counted, in all and of every class
+    least_samples, least_per_class : fewest counted samples, in all and of every class
     most_columns_per_sample : of a plain contribution; with 1 and more, samples may be worked out
-    least_clients : that a masked round adds up before anybody opens it
+    least_clients : fewest clients that a masked round adds up before anybody opens the sum
     most_epsilon : of what is published; exact sums, masked or not, have no epsilon
-    encoders : fingerprints of those that are allowed; empty for all
-    keyholders : fingerprints of the keys of those that are allowed; empty for all
+    encoders : fingerprints of the allowed encoders; empty for all
+    keyholders : fingerprints of the allowed keyholders' keys; empty for all
 
     Examples
     --------
@@ -85,13 +85,13 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Policy:
-        """The policy in a file; `SettingsError` for anything that is not one."""
+        """The policy in a file; `SettingsError` if the file holds none."""
         content = read_toml(path, "a policy", most=MOST_BYTES)
         return as_settings(Policy, content, where=f"{path}: ")
 
     @staticmethod
     def find(path: str | os.PathLike[str] | None = None) -> Policy | None:
-        """The policy at ``path``, or else where $SAFLE_POLICY says; None if neither names one."""
+        """The policy at ``path``, or else at $SAFLE_POLICY; None if neither names one."""
         place = path or os.environ.get(VARIABLE)
         return Policy.read(place) if place else None
 
@@ -106,7 +106,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 )
 
     def judge(self, r: Release) -> Iterator[Verdict]:
-        """What every rule that applies says of a release."""
+        """The verdict of every rule that applies to a release."""
         if self.mode == "masked":
             yield Verdict("mode", "masked sums only", r.mode, r.masked)
         if self.encoders and r.encoder:

@@ -1,7 +1,7 @@
-"""Rehearsal: what a client's samples would send and give away, before anything is sent.
+"""Rehearsal: what a client would send and give away, before it sends anything.
 
-A fifth of the samples is held out, the rest is solved, and what is held out is classified. A
-federation, with more samples, does better than any client alone.
+A model of four fifths of the samples classifies the fifth that was held out. A federation, with
+more samples, does better than any client alone.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from safle.tables import Table
 from safle.wire import encode_statistics
 
 HELD_OUT = 5
-"""One sample in so many judges what the others make."""
+"""One of this many samples is held out, to judge the model of the others."""
 LEAST_FIT = 0.5
 """Share of columns below which we doubt that the features are the encoder's."""
 MANY_JUDGED = 100
-"""Held-out samples that are hardly ever all right; of 36, a good table's were."""
+"""Held-out samples from which on "all right" is suspect; a good table had all of 36 right."""
 _CALIBRATED_DEVIATIONS = 5
 _SAMPLES_LOOKED_AT = 2_000
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What one client's file would be, and what its samples make on their own.
+    """What one client's file would hold, and how good a model its samples alone make.
 
     Attributes
     ----------
     numbers : how many sums the file holds
-    bytes : of the file
+    bytes : size of the file
     seconds : to encode, count and pack it on this machine
-    exposure : which samples can be worked out of it
+    exposure : which samples can be worked out from the file
     accuracy : share of ``judged`` held-out samples that the others classified right
-    largest_class : what always naming their most frequent class would have had
-    fit : share of the columns that the features make proper use of
+    largest_class : accuracy of always naming the most frequent class of the held-out samples
+    fit : share of the columns that fit the features: see `fitting_share`
     """
 
     samples: int
@@ -70,24 +70,24 @@ class Rehearsal:
     @property
     def doubts(self) -> list[str]:
         """What seems to be wrong with the samples."""
-        found = []
+        doubts = []
         if self.fit < LEAST_FIT:
-            found.append(
+            doubts.append(
                 f"only {self.fit:.0%} of the columns fit; expected nearly all. Are these the "
                 "columns and units, or for images the backbone, that the encoder was calibrated "
                 "for?"
             )
         if self.largest_class < 1 and self.accuracy + 2 * self.error < self.largest_class:
-            found.append(
+            doubts.append(
                 "your samples alone do worse than always naming the most frequent class: do "
                 "features and labels belong together?"
             )
         if self.accuracy == 1 and self.largest_class < 1 and self.judged >= MANY_JUDGED:
-            found.append(
+            doubts.append(
                 f"all {self.judged:,} held-out samples were right: is the label, or a copy of it, "
                 "among the features?"
             )
-        return found
+        return doubts
 
 
 def rehearse(
@@ -101,7 +101,7 @@ def rehearse(
 ) -> Rehearsal:
     """Count and pack samples, (samples, feature_dim), as a client would; judge a fifth of them.
 
-    What can be worked out is judged by each different row once: ten times one patient is one
+    The exposure is that of each different row counted once: ten copies of one patient are one
     patient. ``progress`` is called with the finished share, 0 to 1.
     """
     begun = time.perf_counter()
@@ -113,20 +113,20 @@ def rehearse(
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(gram.dim) for gram in statistics.class_grams)
     once = _count_once(encoder, Table(features, labels, weights=weights)) or statistics
-    alone = _judge_alone(encoder, features, labels, weights, lambda x: progress(0.4 + 0.5 * x))
+    result = _judge_held_out(encoder, features, labels, weights, lambda x: progress(0.4 + 0.5 * x))
     return Rehearsal(
         statistics.sample_count,
         numbers,
         size,
         seconds,
         find_exposure(once),
-        *alone,
+        *result,
         fitting_share(encoder, features),
     )
 
 
 def _count_once(encoder: Encoder, table: Table) -> Statistics | None:
-    """Statistics of each different row; None if they are those of all samples."""
+    """Statistics that count each different row once; None if those of all samples do."""
     first = find_first(table)
     if first is None:
         return None
@@ -136,20 +136,20 @@ def _count_once(encoder: Encoder, table: Table) -> Statistics | None:
 def _count_silently(
     encoder: Encoder, features: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any]
 ) -> Statistics:
-    """Count a part of a table; what lies outside is said of all of it."""
+    """Count a part of a table, without the warnings that the whole table has given."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SafleWarning)
         return count(encoder, features, labels, weights=weights, allow_outside=True)
 
 
-def _judge_alone(
+def _judge_held_out(
     encoder: Encoder,
     features: NDArray[Any],
     labels: NDArray[Any],
     weights: NDArray[np.int64] | None,
     progress: Callable[[float], None],
 ) -> tuple[float, int, float]:
-    """Accuracy of a fifth of the samples by the others, how many judge, and their largest class.
+    """Accuracy on the held-out samples, their number, and the share of their largest class.
 
     A sample of weight w is held out, or counted, w times.
     """
@@ -157,36 +157,38 @@ def _judge_alone(
     features, labels, times = features[times > 0], labels[times > 0], times[times > 0]
     if len(labels) < HELD_OUT:
         raise InvalidInput(f"{len(labels)} samples; a fifth of them cannot be held out")
-    held = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
-    statistics = _count_silently(encoder, features[~held], labels[~held], times[~held])
+    held_out = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
+    kept = ~held_out
+    statistics = _count_silently(encoder, features[kept], labels[kept], times[kept])
     model = Model(encoder, solve(statistics, progress=progress))
-    scores = model.score_checked(encoder.check(features[held]))
-    right, judging = model.classes_[scores.argmax(axis=1)] == labels[held], times[held]
-    _, places = np.unique(labels[held], return_inverse=True)
-    judged = int(judging.sum())
+    scores = model.score_checked(encoder.check(features[held_out]))
+    right = model.classes_[scores.argmax(axis=1)] == labels[held_out]
+    _, classes = np.unique(labels[held_out], return_inverse=True)
+    held_out_times = times[held_out]
+    judged = int(held_out_times.sum())
     return (
-        float(judging[right].sum() / judged),
+        float(held_out_times[right].sum() / judged),
         judged,
-        float(np.bincount(places, judging).max() / judged),
+        float(np.bincount(classes, held_out_times).max() / judged),
     )
 
 
 def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:
-    """Share of the columns that the features, (samples, feature_dim), make proper use of.
+    """Share of the columns that fit the features, (samples, feature_dim).
 
     A column that never varies, or lies far off its calibrated deviation, was calibrated
-    for other features; so was a feature of which too many values lie outside its range.
+    for other features; so was a feature with too many values outside its range.
     """
     outside = Outside(encoder)
     outside.add(encoder.check(features))
     inside = 1 - len(outside.too_many) / encoder.feature_dim
     codes = encoder.encode(features[:_SAMPLES_LOOKED_AT])
     values = codes.dense / np.array(encoder.layout.dense_scales, np.float64)
-    dense = (codes.dense != codes.dense[:1]).any(axis=0)
-    dense &= np.sqrt((values**2).mean(axis=0)) <= _CALIBRATED_DEVIATIONS
-    dense = np.delete(dense, encoder.layout.constants)
-    symbols = (codes.symbols != codes.symbols[:1]).any(axis=0)
+    dense_fits = (codes.dense != codes.dense[:1]).any(axis=0)
+    dense_fits &= np.sqrt((values**2).mean(axis=0)) <= _CALIBRATED_DEVIATIONS
+    dense_fits = np.delete(dense_fits, encoder.layout.constants)
+    symbols_fit = (codes.symbols != codes.symbols[:1]).any(axis=0)
     if encoder.gaps:
-        # A number that is never missing is as it should be.
-        symbols = symbols[np.array(encoder.layout.table_sizes) > 2]
-    return min(inside, float(np.concatenate([symbols, dense]).mean()))
+        # A number's table of two codes says whether it is missing; it need not vary.
+        symbols_fit = symbols_fit[np.array(encoder.layout.table_sizes) > 2]
+    return min(inside, float(np.concatenate([symbols_fit, dense_fits]).mean()))

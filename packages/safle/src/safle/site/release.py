@@ -1,11 +1,11 @@
 """Release: what leaves a site, and which samples can be worked out from it.
 
-The D columns of n samples are vectors of n whole numbers, and the gram tells them but for a
-rotation. If they generate all vectors of whole numbers, Z^n, then there is one way to turn them
+The D columns of n samples are vectors of n whole numbers, and the gram determines them up to a
+rotation. If they generate Z^n, all vectors of n whole numbers, then only one rotation turns them
 back, up to the order of the samples: lattice reduction finds it. They can generate Z^n only if at
-least n of them are independent, and m more of them do with probability
-1 / (zeta(m + 1) ... zeta(m + n)), were they drawn at random. Each way named here was gone:
-docs/security.md has the figures.
+least n of them are independent; n + m columns drawn at random do so with probability
+1 / (zeta(m + 1) ... zeta(m + n)). We have tried every attack named here: docs/security.md has the
+figures.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ FILE_KINDS: dict[type, FileKind[Any]] = {
 }
 """The kind of file that a value of each type is written as."""
 FEW = 5
-"""Samples below which the sums of a class say much about each of them."""
+"""The sums of a class with fewer samples say much about each of them."""
 SPARE = 10
-"""Independent columns beyond the samples with which vectors at random generate all of Z^n, but for
-one time in a thousand."""
+"""With this many more independent columns than samples, random columns generate Z^n in all but one
+of a thousand cases."""
 REDUCED = 100
-"""Samples that lattice reduction was seen to work out, in minutes: docs/security.md."""
+"""Lattice reduction has worked out this many samples, in minutes: docs/security.md."""
 CLASSES_OF_FEW = (
     f"classes with fewer than {FEW} samples: {{few:,}}, with one: {{single:,}}. The sums of a "
     "class of one are that sample, code by code, and those of few are close to each of them. Leave "
@@ -81,12 +81,12 @@ class Release:
     Attributes
     ----------
     what : "statistics", "histogram" or "evaluation counts"
-    columns : of the gram, or of the features; the classes that samples were scored for
-    encoder : fingerprint of what was counted with, or of the evaluated model's; none in a histogram
+    columns : of statistics; a histogram's features; the classes of evaluation counts
+    encoder : fingerprint of the encoder, or of the evaluated model's; empty for a histogram
     gives_away : the samples that can be worked out, in a sentence; empty if we know of none
-    masked : whether only a sum with others can be read, and then
-    keyholders : who must all help to open it: fingerprints of keys, by name
-    least_clients : fewest whose sum is opened
+    masked : whether only a sum with others can be read
+    keyholders : those who must all help to open a masked sum: fingerprints of keys, by name
+    least_clients : fewest clients whose masked sum is opened
     epsilon : of what is published; infinite where sums are exact
     """
 
@@ -106,7 +106,7 @@ class Release:
         return "masked" if self.masked else "plain"
 
     def under_masks(self, private_round: PrivateRound) -> Release:
-        """The same, if it leaves for a private round only."""
+        """The same release, masked for a private round."""
         keyholders = {name: key.fingerprint for name, key in private_round.keyholders.items()}
         return replace(
             self,
@@ -119,26 +119,26 @@ class Release:
 
     @staticmethod
     def of(counted: Statistics | Histogram | Evaluation, encoder: str = "") -> Release:
-        """A plain release of what was counted; evaluation counts do not know their ``encoder``."""
+        """A plain release of ``counted``; evaluation counts do not hold their ``encoder``."""
         kind, samples = FILE_KINDS[type(counted)].name, counted.sample_count
         if isinstance(counted, Histogram):
             return Release(kind, samples, counted.feature_dim)
         names = [*counted.class_names, "(unknown)"]
-        seen = zip(names, counted.class_counts.tolist(), strict=False)
-        classes = {name: many for name, many in seen if many}
+        counts = zip(names, counted.class_counts.tolist(), strict=False)
+        classes = {name: count for name, count in counts if count}
         if isinstance(counted, Evaluation):
             return Release(kind, samples, len(counted.class_names), classes, encoder)
-        known = find_exposure(counted).summary
-        return Release(kind, samples, counted.dim, classes, counted.fingerprint, known)
+        gives_away = find_exposure(counted).summary
+        return Release(kind, samples, counted.dim, classes, counted.fingerprint, gives_away)
 
 
 class Exposure(NamedTuple):
-    """Which samples can be worked out of a client's statistics, as far as we know.
+    """Which samples can be worked out from a client's statistics, as far as we know.
 
     Attributes
     ----------
     summary : in one sentence; empty if we know of no way
-    details : the surest first: sentences, each with a remedy
+    details : sentences, each with a remedy; the surest first
     """
 
     summary: str
@@ -146,7 +146,7 @@ class Exposure(NamedTuple):
 
 
 def find_exposure(statistics: Statistics) -> Exposure:
-    """Which samples can be worked out of statistics."""
+    """Find the samples that can be worked out from statistics."""
     samples, counts = statistics.sample_count, statistics.class_counts
     if not samples:
         return Exposure("", [])
@@ -171,7 +171,7 @@ def find_exposure(statistics: Statistics) -> Exposure:
 
 
 def _describe_lattice(statistics: Statistics) -> str:
-    """What the products of all columns tell of all samples; empty if nothing."""
+    """What the gram of all columns gives away of all samples; empty if nothing."""
     samples, spare = statistics.sample_count, _spare_columns(statistics)
     columns = f"there are {samples + spare:,} independent columns"
     if spare < 0:
@@ -186,23 +186,23 @@ def _describe_lattice(statistics: Statistics) -> str:
 def _spare_columns(statistics: Statistics) -> int:
     """Independent columns beyond the samples; negative if there are more samples."""
     layout = statistics.layout
-    # The codes of an expert add up to one, as a constant column does: all of these are one column.
-    equal = layout.experts + len(layout.constants)
-    return statistics.dim - max(equal - 1, 0) - statistics.sample_count
+    # The columns of each expert add up to the constant column: these sums are one column.
+    constant = layout.experts + len(layout.constants)
+    return statistics.dim - max(constant - 1, 0) - statistics.sample_count
 
 
 def _count_by_class(statistics: Statistics) -> int:
-    """Samples of classes with no more of them than independent columns of their own gram."""
+    """Samples of classes that have no more samples than their own gram has independent columns."""
     parts = statistics.by_class
     return sum(part.sample_count for part in parts if _spare_columns(part) >= 0)
 
 
 def count_told_apart(statistics: Statistics) -> int:
-    """Samples with a code that was seen once: its row of the gram is the sample itself."""
+    """Number of samples with a code that no other has: its row of the gram is the sample itself."""
     once = np.flatnonzero(statistics.diagonal[: len(statistics.codes)] == 1)
     if not len(once):
         return 0
-    # Rows of one sample are equal, and so are their products with whole numbers drawn at random,
-    # which are small enough that sums of such rows are exact.
+    # Rows of one sample are equal, and so are their products with random whole numbers, which are
+    # small enough that these products are exact.
     drawn = np.random.default_rng(0).integers(1, 1 << 24, (statistics.dim, 2))
     return len(np.unique(statistics.gram.multiply(drawn.astype(np.float64))[once], axis=0))

@@ -1,4 +1,4 @@
-"""Release sheet: one page, of text and HTML, about what is to leave; for somebody to sign."""
+"""Release sheet: one page, as text and HTML, about a file that is to leave; somebody signs it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Rows = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Sheet:
-    """What a data protection officer needs to know of a file before it leaves.
+    """What a data protection officer needs to know about a file before it leaves.
 
-    ``made`` is when, in UTC. ``number`` is drawn at random: without it, whoever gets a signature
-    under the sheet could try out which numbers of samples it was made of.
+    ``made`` is a time, in UTC. ``number`` is drawn at random: without it, whoever gets a signature
+    under the sheet could find its numbers of samples by trying.
     """
 
     release: Release
@@ -48,10 +48,10 @@ class Sheet:
     def sections(self) -> dict[str, Rows]:
         hidden = ", which the file does not show" * self.release.masked
         return {
-            "What leaves": self._what(),
+            "What leaves": self._content(),
             f"Samples of each class{hidden}": self._classes(),
             "Who can read it": self._readers(),
-            "What the site's policy says": self._verdict(),
+            "What the site's policy says": self._verdicts(),
             "To tell it from others": {
                 "SHA-256 of the file": hashlib.sha256(self.data).hexdigest(),
                 "encoder": self.release.encoder or "none",
@@ -76,19 +76,19 @@ class Sheet:
         facts = {"file": self.file, "sections": self.sections()}
         return render_page("safle.site", "release.html.j2", **facts)
 
-    def _what(self) -> Rows:
+    def _content(self) -> Rows:
         release = self.release
-        of = f"{release.samples:,} samples"
+        samples = f"{release.samples:,} samples"
         if release.what == "histogram":
-            what = f"how often values of each of {release.columns:,} features occur, over {of}"
+            what = f"how often values of each of {release.columns:,} features occur, over {samples}"
         elif release.what == "evaluation counts":
             what = (
                 f"how often each of {release.columns:,} classes was taken for which, and given "
-                f"which probability, over {of}"
+                f"which probability, over {samples}"
             )
         else:
             sums = release.columns * (release.columns + 1) // 2
-            what = f"{sums:,} sums of products of {release.columns:,} columns, over {of}"
+            what = f"{sums:,} sums of products of {release.columns:,} columns, over {samples}"
         stays = "features, and what they were made of, but for what is given away as said below"
         if release.masked:
             stays = "features, their sources and all your numbers: only a sum with others opens"
@@ -100,9 +100,9 @@ class Sheet:
 
     def _classes(self) -> Rows:
         counts = [*self.release.class_counts.items()]
-        shown = {_line(name): f"{many:,}" for name, many in counts[:CLASSES_SHOWN]}
-        if more := [many for _, many in counts[CLASSES_SHOWN:]]:
-            shown[f"{len(more):,} more classes"] = f"{sum(more):,}"
+        shown = {_line(name): f"{count:,}" for name, count in counts[:CLASSES_SHOWN]}
+        if omitted := [count for _, count in counts[CLASSES_SHOWN:]]:
+            shown[f"{len(omitted):,} more classes"] = f"{sum(omitted):,}"
         return shown
 
     def _readers(self) -> Rows:
@@ -118,19 +118,21 @@ class Sheet:
                 f"{noise * math.isfinite(release.epsilon)}, opened by {all_of_them}",
                 "keyholders": ", ".join(f"{_line(name)} ({key[:12]}…)" for name, key in holders),
             }
-        known = "no sample that we know how to work out, which does not prove that there is no way"
+        none_known = (
+            "no sample that we know how to work out, which does not prove that there is no way"
+        )
         return {
             "this file": "whoever receives it",
-            "what it gives away": release.gives_away or known,
+            "what it gives away": release.gives_away or none_known,
         }
 
-    def _verdict(self) -> Rows:
+    def _verdicts(self) -> Rows:
         verdicts = [] if self.policy is None else self.policy.judge(self.release)
         rows = {
             v.rule: f"{'kept' if v.kept else 'broken'}: {v.found} ({v.limit})" for v in verdicts
         }
-        missing = "the site has none" if self.policy is None else "no rule of it applies"
-        return rows or {"nothing": missing}
+        no_verdict = "the site has none" if self.policy is None else "no rule of it applies"
+        return rows or {"nothing": no_verdict}
 
 
 def write_release(
@@ -138,7 +140,7 @@ def write_release(
 ) -> None:
     """Write a contribution and its sheets, if the policy lets it out; `PolicyRefused` if not.
 
-    What the policy says is in the log before anybody else has ``data``.
+    The log holds the policy's decision before anybody else has ``data``.
     """
     digest = hashlib.sha256(data).hexdigest()
     if policy is not None:
@@ -157,12 +159,12 @@ def write_release(
         output.with_name(output.name + SHEET): sheet.to_text().encode(),
         output.with_name(output.name + SHEET_PAGE): sheet.to_html().encode(),
     }
-    # The contribution is renamed last: there is none without its sheets. They say more than a
-    # masked contribution does, so whoever may read that one, in an outbox, may not read them.
+    # The contribution is renamed last: there is none without its sheets. The sheets say more than
+    # a masked contribution, so those who may read the outbox may not read the sheets.
     write_together({output: data, **sheets}, private=sheets)
 
 
 def _line(text: object) -> str:
-    """Anybody's text on one line, short."""
+    """A text that anybody may have written, as one short line."""
     shown = printable(text, " ")
     return shown if len(shown) <= LONGEST_TEXT else f"{shown[:LONGEST_TEXT]}…"
