@@ -1,12 +1,12 @@
 """The attack: samples worked out of a plain contribution, exactly, as its receiver could.
 
-It finds samples in three ways, each among those that the ways before it did not find:
+It finds samples in three ways, each among the samples that the earlier ways did not find:
 
 - a class of one sample: its column of cross is the sample;
 - a code that occurred once: its row of the gram is the sample. Found samples are subtracted from
   the sums, which may leave other classes and codes with one sample (peeling);
-- few samples in all, or in one class if every class has a gram, whatever their codes: lattice
-  reduction, `safle_lab.lattice`.
+- a small number of samples, in all or (if every class has a gram) in one class: lattice reduction,
+  `safle_lab.lattice`, finds them whatever their codes.
 
 All sums are first divided by their common divisor: it is 3 if a table holds every row three
 times. Only sums are used, so every kind of encoder is attacked alike.
@@ -31,7 +31,7 @@ from safle_lab.lattice import AT_ONCE, Residual, common_divisor, reduce_few
 MOST_REDUCED = 40
 """Most samples for lattice reduction: 40 take seconds, 100 take minutes."""
 FEW = 5
-"""Samples below which the sums of a class say much about each of them."""
+"""The sums of a class with fewer samples say much about each sample."""
 
 
 @dataclass(frozen=True)
@@ -84,86 +84,86 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
     >>> from safle import DeclaredRange, LinearEncoder, count
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
     >>> features = [[0.1, 0.9], [0.4, 0.3], [0.7, 0.5]]
-    >>> found = attack(count(encoder, features, ["ill", "well", "well"]))
-    >>> found.found, found.by_class
+    >>> result = attack(count(encoder, features, ["ill", "well", "well"]))
+    >>> result.found, result.by_class
     (3, 1)
-    >>> bool((found.codes.dense[0] == encoder.encode(features).dense[0]).all())
+    >>> bool((result.codes.dense[0] == encoder.encode(features).dense[0]).all())
     True
     """
-    left = Residual.of(statistics, common_divisor(statistics))
-    by, tried = _find(left, most_reduced)
-    if left.times > 1 and statistics.layout.dense_dim and not left.is_explained():
-        # By chance: two samples whose codes are odd in the same columns have even sums.
-        left = Residual.of(statistics)
-        by, tried = _find(left, most_reduced)
-    few = (left.class_counts > 0) & (left.class_counts < FEW)
-    owners = np.repeat(left.owners, left.times).tolist()
+    residual = Residual.of(statistics, common_divisor(statistics))
+    found_by, tried = _find(residual, most_reduced)
+    if residual.times > 1 and statistics.layout.dense_dim and not residual.is_explained():
+        # The divisor was chance: two samples that are odd in the same columns have even sums.
+        residual = Residual.of(statistics)
+        found_by, tried = _find(residual, most_reduced)
+    in_small_class = (residual.class_counts > 0) & (residual.class_counts < FEW)
+    owners = np.repeat(residual.owners, residual.times).tolist()
     return Attack(
         samples=statistics.sample_count,
-        by_class=left.times * by["class"],
-        by_code=left.times * by["code"],
-        by_lattice=left.times * by["lattice"],
-        codes=left.codes(),
+        by_class=residual.times * found_by["class"],
+        by_code=residual.times * found_by["code"],
+        by_lattice=residual.times * found_by["lattice"],
+        codes=residual.codes(),
         labels=tuple(statistics.class_names[owner] for owner in owners),
-        close=left.times * int(left.class_counts[few].sum()),
-        untried=left.times * _count_untried(left, most_reduced if tried else 0),
+        close=residual.times * int(residual.class_counts[in_small_class].sum()),
+        untried=residual.times * _count_untried(residual, most_reduced if tried else 0),
     )
 
 
-def _find(left: Residual, most_reduced: int) -> tuple[dict[str, int], bool]:
-    """Subtract the samples found; their number by way, and whether a lattice was tried."""
-    by = {"class": 0, "code": 0, "lattice": 0}
-    _peel(left, by)
+def _find(residual: Residual, most_reduced: int) -> tuple[dict[str, int], bool]:
+    """Subtract the samples found; return their number by way, and whether reduction was tried."""
+    found_by = {"class": 0, "code": 0, "lattice": 0}
+    _peel(residual, found_by)
     tried = False
     with contextlib.suppress(MissingExtra):
-        for found in _reduce(left, most_reduced):
-            by["lattice"] += sum(left.take(*sample) for sample in found)
+        for found in _reduce(residual, most_reduced):
+            found_by["lattice"] += sum(residual.take(*sample) for sample in found)
             tried = True
-    return by, tried
+    return found_by, tried
 
 
-def _count_untried(left: Residual, most: int) -> int:
-    """Samples in groups of more than ``most``, and no more of them than columns."""
-    if most < left.samples <= left.whole.dim:
-        return left.samples
-    if not left.whole.layout.only_by_class:
+def _count_untried(residual: Residual, most: int) -> int:
+    """The number of samples in groups larger than ``most`` but not larger than the columns."""
+    if most < residual.samples <= residual.whole.dim:
+        return residual.samples
+    if not residual.whole.layout.only_by_class:
         return 0
-    pairs = zip(left.class_counts.tolist(), left.whole.by_class, strict=True)
-    return sum(own for own, part in pairs if most < own <= part.dim)
+    pairs = zip(residual.class_counts.tolist(), residual.whole.by_class, strict=True)
+    return sum(count for count, part in pairs if most < count <= part.dim)
 
 
-def _reduce(left: Residual, most: int) -> Iterator[list[tuple[NDArray[np.int64], int]]]:
-    """Samples by lattice reduction: of each class that has all its sums, then of what is left."""
-    if left.whole.layout.only_by_class:
-        for owner, part in enumerate(left.whole.by_class):
-            if 0 < left.class_counts[owner] <= most:
-                yield [(row, owner) for row, _ in reduce_few(Residual.of(part, left.times))]
-    if 0 < left.samples <= most:
-        yield [*reduce_few(left)]
+def _reduce(residual: Residual, most: int) -> Iterator[list[tuple[NDArray[np.int64], int]]]:
+    """Samples by lattice reduction: of each class that has a gram, then of all classes."""
+    if residual.whole.layout.only_by_class:
+        for owner, part in enumerate(residual.whole.by_class):
+            if 0 < residual.class_counts[owner] <= most:
+                yield [(row, owner) for row, _ in reduce_few(Residual.of(part, residual.times))]
+    if 0 < residual.samples <= most:
+        yield [*reduce_few(residual)]
 
 
-def _peel(left: Residual, by: dict[str, int]) -> None:
-    """Find samples that are alone in a class or with a code, until there are none."""
-    before = left.samples + 1
-    while left.samples < before:
-        before = left.samples
-        while (single := np.flatnonzero(left.class_counts == 1)).size:
+def _peel(residual: Residual, found_by: dict[str, int]) -> None:
+    """Take samples that are alone in a class or with a code, until none is alone."""
+    before = residual.samples + 1
+    while residual.samples < before:
+        before = residual.samples
+        while (single := np.flatnonzero(residual.class_counts == 1)).size:
             owner = int(single[0])
-            by["class"] += left.take(left.cross[:, owner].copy(), owner)
-        for row, owner in _with_own_code(left):
-            by["code"] += left.take(row, owner)
+            found_by["class"] += residual.take(residual.cross[:, owner].copy(), owner)
+        for row, owner in _find_by_code(residual):
+            found_by["code"] += residual.take(row, owner)
 
 
-def _with_own_code(left: Residual) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """Samples with a code that no other has, each once."""
-    seen = len(left.whole.codes)
-    pending = np.flatnonzero(left.cross[:seen].sum(axis=1) == 1)
+def _find_by_code(residual: Residual) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Yield every sample with a code that no other sample has, once."""
+    code_count = len(residual.whole.codes)
+    pending = np.flatnonzero(residual.cross[:code_count].sum(axis=1) == 1)
     while pending.size:
-        chosen, taken = pending[:AT_ONCE], np.zeros(seen, bool)
-        owners = left.cross[chosen].argmax(axis=1)
-        for code, row, owner in zip(chosen, left.columns(chosen).T, owners, strict=True):
+        chosen, taken = pending[:AT_ONCE], np.zeros(code_count, bool)
+        owners = residual.cross[chosen].argmax(axis=1)
+        for code, row, owner in zip(chosen, residual.columns(chosen).T, owners, strict=True):
             if not taken[code]:
-                taken |= row[:seen] > 0
+                taken |= row[:code_count] > 0
                 taken[code] = True
                 yield row, int(owner)
         pending = pending[~taken[pending]]

@@ -84,16 +84,16 @@ def experiment(
     data = [load_features(path, test_path) for path in features_paths] or [load_digits()]
     target = folder or Path(f"{data[0].name}-results")
     if texts_path:
-        data = [describe_classes(one, texts_path) for one in data]
-    added = [add_method(path).name for path in method_paths]
+        data = [describe_classes(data_set, texts_path) for data_set in data]
+    added_methods = [add_method(path).name for path in method_paths]
     settings = load_settings(settings_path, small=small, class_count=data[0].class_count)
-    for method in added:
+    for method in added_methods:
         settings = with_method(settings, method)
     target.mkdir(parents=True, exist_ok=True)
     for chosen in NAMES if name == ALL else (name,):
-        poorer = chosen == "backbones" and small
-        several = [load_digits(pooled=True)] if poorer else []
-        runner = Runner([*data, *several], settings, target)
+        needs_second_backbone = chosen == "backbones" and small
+        second_backbone = [load_digits(pooled=True)] if needs_second_backbone else []
+        runner = Runner([*data, *second_backbone], settings, target)
         with session.progress(chosen) as advance:
             result = runner.run(chosen, advance)
         session.text([f"{result['title']}: {result['question']}"])
@@ -117,11 +117,11 @@ def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]
             megabytes = (line["bytes_up"] + line["bytes_down"]) / 1e6
             costs = [f"{line['rounds']:.0f}", f"{megabytes:.3f}"]
         digests = ", ".join(digest[:8] for digest in line["digests"][:2])
-        more = " …" if len(line["digests"]) > 2 else ""
+        ellipsis = " …" if len(line["digests"]) > 2 else ""
         labels = (str(line.get(name, "")) for name in names)
         accuracy = f"{line['accuracy']:.2%}{spread}"
         area = f"{line['auc']:.3f}" if "auc" in line else ""
-        rows.append([*labels, accuracy, area, str(line["seeds"]), *costs, digests + more])
+        rows.append([*labels, accuracy, area, str(line["seeds"]), *costs, digests + ellipsis])
     return [*names, "accuracy", "AUC", "seeds", "rounds", "MB per client", "models"], rows
 
 
@@ -178,30 +178,31 @@ def attack(
         session.facts(f"{contribution}: attacked", {"worked out": nothing})
         return
     encoder = load_encoder(encoder_path)
-    found = run_attack(read_statistics(contribution, space=encoder.space), most_reduced=most)
+    result = run_attack(read_statistics(contribution, space=encoder.space), most_reduced=most)
     if output is not None:
-        found.save(output)
-    session.facts(f"{contribution}: attacked", facts_of(found))
+        result.save(output)
+    session.facts(f"{contribution}: attacked", facts_of(result))
 
 
-def facts_of(found: Attack) -> dict[str, object]:
+def facts_of(result: Attack) -> dict[str, object]:
     """How many samples were worked out, how, and what is known about the others."""
     facts: dict[str, object] = {
-        "samples": f"{found.samples:,}",
-        "worked out": f"{found.found:,} of {found.samples:,}, exactly: every code, and the class",
-        "by their class": f"{found.by_class:,} that had one to themselves",
-        "by a code": f"{found.by_code:,} that had one to themselves",
-        "by lattice": f"{found.by_lattice:,} from the products of all columns",
+        "samples": f"{result.samples:,}",
+        "worked out": f"{result.found:,} of {result.samples:,}, exactly: every code, and the class",
+        "by their class": f"{result.by_class:,} that had one to themselves",
+        "by a code": f"{result.by_code:,} that had one to themselves",
+        "by lattice": f"{result.by_lattice:,} from the products of all columns",
     }
-    if found.close:
+    if result.close:
         facts["nearly"] = (
-            f"{found.close:,} more, in classes so small that the class mean is close to each sample"
+            f"{result.close:,} more, in classes so small that the class mean is close to each "
+            "sample"
         )
-    if found.untried:
+    if result.untried:
         facts["not tried"] = (
-            f"{found.untried:,} more, which lattice reduction usually finds, as they are no more "
+            f"{result.untried:,} more, which lattice reduction usually finds, as they are no more "
             "than the columns; raise --most, or install the extra attack"
         )
-    if others := found.samples - found.found - found.untried:
+    if others := result.samples - result.found - result.untried:
         facts["not found"] = f"{others:,} others, which does not prove that there is no way"
     return facts

@@ -44,8 +44,8 @@ def with_noise(
 
     Examples
     --------
-    >>> some = np.random.default_rng(0)
-    >>> with_noise(np.arange(3), kind="pair-flip", rate=1.0, class_count=3, generator=some).tolist()
+    >>> rng = np.random.default_rng(0)
+    >>> with_noise(np.arange(3), kind="pair-flip", rate=1.0, class_count=3, generator=rng).tolist()
     [1, 2, 0]
     """
     if kind not in KINDS:
@@ -69,15 +69,15 @@ def rates_of_samples(
     generator: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Every sample's probability of a wrong label: its client's, 0 at clean clients."""
-    held = sum(len(part) for part in parts)
-    if held != sample_count:
+    placed = sum(len(part) for part in parts)
+    if placed != sample_count:
         raise InvalidInput(
-            f"client-dependent noise for {sample_count} labels, of which clients hold {held}; "
+            f"client-dependent noise for {sample_count} labels, of which clients hold {placed}; "
             "expected parts with every sample once"
         )
     noisy = generator.random(len(parts)) < noisy_share
-    own = np.where(noisy, generator.uniform(LEAST_RATE, 1.0, len(parts)), 0.0)
+    client_rates = np.where(noisy, generator.uniform(LEAST_RATE, 1.0, len(parts)), 0.0)
     rates = np.zeros(sample_count)
-    for part, rate in zip(parts, own, strict=True):
+    for part, rate in zip(parts, client_rates, strict=True):
         rates[part] = rate
     return rates

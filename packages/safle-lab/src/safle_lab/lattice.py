@@ -37,9 +37,9 @@ class Residual:
     ----------
     whole : the statistics
     cross, class_counts : without the known samples, divided by ``times``
-    known : their rows of Phi over the seen columns, int32, (dim,)
-    owners : numbers of their classes
-    times : how often every sample is taken to be counted; it divides all sums
+    known : rows of Phi of the known samples, over the seen columns, int32, (dim,)
+    owners : class numbers of the known samples
+    times : how often every sample is assumed to occur; it divides all sums
     """
 
     whole: Statistics
@@ -51,7 +51,7 @@ class Residual:
 
     @staticmethod
     def of(statistics: Statistics, times: int = 1) -> Residual:
-        """Nothing is known yet."""
+        """The residual before any sample is known."""
         cross, counts = statistics.cross // times, statistics.class_counts // times
         return Residual(statistics, cross, counts, times=times)
 
@@ -71,14 +71,14 @@ class Residual:
         return self.whole.gram.columns(chosen) // self.times - known
 
     def is_explained(self) -> bool:
-        """Whether the known samples are all of them, and have these products."""
+        """Whether the known samples are all samples, and have exactly the gram's products."""
         parts = np.array_split(np.arange(self.whole.dim), self.whole.dim // AT_ONCE + 1)
         return not self.samples and not any(self.columns(part).any() for part in parts)
 
     def take(self, row: NDArray[np.int64], owner: int) -> bool:
         """Subtract a sample if ``row`` could be one; return whether it could."""
         if not is_sample(self.whole, row):
-            # Not sums of data: a class that holds no sample is not looked at again.
+            # The sums are not those of samples: this class is not looked at again.
             self.class_counts[owner] = 0
             return False
         self.known.append(row.astype(np.int32))
@@ -97,7 +97,7 @@ class Residual:
 
 
 def common_divisor(statistics: Statistics) -> int:
-    """The largest number that divides all sums; 1 if there are none."""
+    """The largest number that divides all sums; 1 if all are zero."""
     times = np.gcd.reduce(statistics.class_counts)
     times = np.gcd(times, np.gcd.reduce(statistics.cross, axis=None))
     if times > 1:
@@ -118,34 +118,34 @@ def is_sample(statistics: Statistics, row: NDArray[np.integer]) -> bool:
     return not layout.experts or bool((np.add.reduceat(codes, first) == 1).all())
 
 
-def reduce_few(left: Residual) -> Iterator[tuple[NDArray[np.int64], int]]:
+def reduce_few(residual: Residual) -> Iterator[tuple[NDArray[np.int64], int]]:
     """Yield the remaining samples that can be found: codes, (dim,), and class number."""
-    products, chosen = _generate(left)
-    gram, dim = products[:, chosen], left.whole.dim
+    products, chosen = _generate(residual)
+    gram, dim = products[:, chosen], residual.whole.dim
     norms, rows = _multiply_shortest(products, gram)
     signs = np.where(rows[:, dim:].sum(axis=1) < 0, -1, 1)[:, None]
     rows = rows * signs
-    good = [_is_group(left, norm, row) for norm, row in zip(norms, rows, strict=True)]
+    good = [_is_group(residual, norm, row) for norm, row in zip(norms, rows, strict=True)]
     within = rows[good][:, chosen]
     repeats = norms[good][:, None]
     # Vectors of length 1 are samples for certain; longer ones if they explain all products.
-    whole = np.array_equal((within // repeats).T @ within, gram)
+    all_explained = np.array_equal((within // repeats).T @ within, gram)
     for norm, row in zip(norms[good], rows[good], strict=True):
-        if norm == 1 or whole:
+        if norm == 1 or all_explained:
             for class_number, repeated in enumerate(row[dim:].tolist()):
                 yield from [(row[:dim] // norm, class_number)] * repeated
 
 
-def _generate(left: Residual) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _generate(residual: Residual) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Products of vectors that generate the lattice with all columns, and which columns they are.
 
     int64, (vectors, dim + class_count): some columns of Phi, and those of the labels.
     """
-    dim, classes = left.cross.shape
-    wanted = COLUMNS_PER_SAMPLE * left.samples + MORE_COLUMNS
-    drawn = np.sort(np.random.default_rng(0).permutation(dim)[:wanted]).astype(np.int64)
-    of_codes = np.concatenate([left.columns(drawn).T, left.cross[drawn]], axis=1)
-    of_labels = np.concatenate([left.cross.T, np.diag(left.class_counts)], axis=1)
+    dim, classes = residual.cross.shape
+    column_count = COLUMNS_PER_SAMPLE * residual.samples + MORE_COLUMNS
+    drawn = np.sort(np.random.default_rng(0).permutation(dim)[:column_count]).astype(np.int64)
+    of_codes = np.concatenate([residual.columns(drawn).T, residual.cross[drawn]], axis=1)
+    of_labels = np.concatenate([residual.cross.T, np.diag(residual.class_counts)], axis=1)
     chosen = np.concatenate([drawn, dim + np.arange(classes)])
     return np.concatenate([of_codes, of_labels]), chosen
 
@@ -182,17 +182,17 @@ def _multiply_shortest(
     lengths = np.array([[int(entry) for entry in row] for row in short.tolist()], object)
     orthogonal = np.flatnonzero(np.count_nonzero(lengths, axis=1) == 1)
     multiplied = (moves * generated * flint.fmpz_mat(products[basis].tolist())).tolist()
-    rows = [[int(entry // denominator) for entry in multiplied[at]] for at in orthogonal]
+    rows = [[int(entry // denominator) for entry in multiplied[index]] for index in orthogonal]
     shape = len(orthogonal), products.shape[1]
     return lengths.diagonal()[orthogonal].astype(np.int64), np.array(rows, np.int64).reshape(shape)
 
 
-def _is_group(left: Residual, norm: int, row: NDArray[np.int64]) -> bool:
+def _is_group(residual: Residual, norm: int, row: NDArray[np.int64]) -> bool:
     """Whether a vector's products are those of ``norm`` equal samples."""
-    codes, labels = np.split(row, [left.whole.dim])
+    codes, labels = np.split(row, [residual.whole.dim])
     if (codes % norm).any() or (labels < 0).any() or labels.sum() != norm:
         return False
-    return is_sample(left.whole, codes // norm)
+    return is_sample(residual.whole, codes // norm)
 
 
 def _flint() -> Any:

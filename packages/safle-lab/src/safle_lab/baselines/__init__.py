@@ -1,7 +1,7 @@
 """Baselines: every method on the same features, labels and partition, one file each.
 
-A further method is one file with its paper in the docstring, and one line here; or a file
-anywhere else, which `add_method` makes known.
+A further method is one file with its paper in the docstring, and one line here. `add_method` adds
+one from a file anywhere else.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ def _load_method(path: Path) -> Method[Any]:
     spec = spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
         raise MethodError(f"{path} is no Python file; expected a name that ends in .py")
-    # Types that are written as text are looked up there.
+    # Python looks up types that are written as text in sys.modules.
     module = sys.modules[name] = module_from_spec(spec)
     with naming_errors(path):
         spec.loader.exec_module(module)

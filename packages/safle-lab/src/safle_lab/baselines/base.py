@@ -89,7 +89,7 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Task:
-    """Labelled features and who holds them.
+    """Labelled features and their partition among clients.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Task:
             return float("nan")
         features, labels = self.watched
         members = model.members if isinstance(model, SeparateModels) else [model]
-        return fmean(float(accuracy_score(labels, predict(own, features))) for own in members)
+        return fmean(float(accuracy_score(labels, predict(member, features))) for member in members)
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,8 @@ class Result:
     --------
     >>> from safle_lab.baselines import method_named
     >>> features = np.array([[0.0], [0.2], [0.8], [1.0]], np.float32)
-    >>> held = [np.array([0, 2]), np.array([1, 3])]
-    >>> result = method_named("afl")(Task(features, np.array([0, 0, 1, 1]), held, class_count=2))
+    >>> parts = [np.array([0, 2]), np.array([1, 3])]
+    >>> result = method_named("afl")(Task(features, np.array([0, 0, 1, 1]), parts, class_count=2))
     >>> result.rounds
     1
     """
@@ -211,7 +211,7 @@ class Result:
 
 
 class MethodError(SafleError):
-    """A method from outside that cannot be run, or gives something else than a result."""
+    """A method from outside cannot be run, or returns no `Result`."""
 
 
 @contextmanager
@@ -266,7 +266,7 @@ class Method(Generic[S]):
     path: Path | None = None
 
     def settings(self, given: Mapping[str, Any]) -> S:
-        """Defaults with ``given`` in their place; an unknown name is an error."""
+        """The defaults, replaced where ``given`` has others; an unknown name is an error."""
         merged = {**structs.asdict(self.defaults), **given}
         return as_settings(type(self.defaults), merged, where=f"{self.name}: ")
 
@@ -274,11 +274,11 @@ class Method(Generic[S]):
         settings = self.settings(given)
         watch = Stopwatch()
         with naming_errors(self.path):
-            found: object = self.run(replace(task, watch=watch), settings)
-        if not isinstance(found, Result):
-            kind = type(found).__name__
+            returned: object = self.run(replace(task, watch=watch), settings)
+        if not isinstance(returned, Result):
+            kind = type(returned).__name__
             raise MethodError(f"{self.path}: its method gives {kind}; expected a Result")
-        result = replace(found, seconds=watch.seconds)
+        result = replace(returned, seconds=watch.seconds)
         if task.watched is None or result.curve:
             return result
         with naming_errors(self.path):

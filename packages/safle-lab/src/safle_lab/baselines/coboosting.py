@@ -133,7 +133,7 @@ def hardness(
 
 def merge(local: list[torch.Tensor], weights: torch.Tensor) -> list[torch.Tensor]:
     """The heads' weighted sum: the ensemble, and the head that is distilled from it."""
-    return [(weights[:, None, None] * own).sum(dim=0, keepdim=True) for own in local]
+    return [(weights[:, None, None] * parameter).sum(dim=0, keepdim=True) for parameter in local]
 
 
 def adjust(
@@ -144,9 +144,9 @@ def adjust(
     step: float,
 ) -> torch.Tensor:
     """Weights, 0 to 1, after a step against the sign of the ensemble's gradient."""
-    own = weights.detach().requires_grad_()
-    logits = forward(merge(local, own), features.T[None])[0][0].T
-    (gradient,) = torch.autograd.grad(torch.nn.functional.cross_entropy(logits, classes), own)
+    variable = weights.detach().requires_grad_()
+    logits = forward(merge(local, variable), features.T[None])[0][0].T
+    (gradient,) = torch.autograd.grad(torch.nn.functional.cross_entropy(logits, classes), variable)
     adjusted = (weights - step * gradient.sign()).clamp(0.0, 1.0)
     # If all weights became 0 there would be no ensemble; the paper's larger weights never do.
     return adjusted if bool(adjusted.any()) else weights
@@ -157,13 +157,13 @@ def run(task: Task, settings: Settings) -> Result:
     local = Trainer(task, settings).train().local
     clients = len(local[0])
     weights = torch.full((clients,), 1 / clients)
-    server = [torch.zeros_like(own[:1]) for own in local]
+    server = [torch.zeros_like(parameter[:1]) for parameter in local]
     inventor, pool = Inventor(task, settings), []
     for turn in range(settings.turns):
         pool.append(inventor.invent(merge(local, weights), server))
         step = settings.step / clients * settings.decay**turn
-        for at in torch.randperm(len(pool), generator=inventor.random).tolist():
-            features, classes = pool[at]
+        for index in torch.randperm(len(pool), generator=inventor.random).tolist():
+            features, classes = pool[index]
             weights = adjust(local, weights, features, classes, step)
         server = merge(local, weights)
         task.progress((turn + 1) / settings.turns)

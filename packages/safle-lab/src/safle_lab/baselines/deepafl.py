@@ -99,7 +99,7 @@ class DeepModel:
     def decision_function(self, features: Features) -> Features:
         """Scores, (samples, class_count)."""
         starts = range(0, max(len(features), 1), BATCH)
-        return np.concatenate([self._scores(features[at : at + BATCH]) for at in starts])
+        return np.concatenate([self._scores(features[start : start + BATCH]) for start in starts])
 
     def _scores(self, features: Features) -> Features:
         state = np.tanh(self.entry(features))
@@ -113,8 +113,8 @@ def activated(state: Features, projection: Projection, out: Features | None = No
     """``gelu(X B)``, (samples, width)."""
     hidden = projection(state, out)
     # Block by block, in place: fresh memory for every step would take longer than the sums.
-    for at in range(0, len(hidden), BLOCK):
-        block = hidden[at : at + BLOCK]
+    for start in range(0, len(hidden), BLOCK):
+        block = hidden[start : start + BLOCK]
         block *= 0.5 * (1.0 + erf(block * np.float32(np.sqrt(0.5))))
     return hidden
 
@@ -161,20 +161,22 @@ class _Federation:
         gram, cross = np.zeros((width, width)), np.zeros((width, classes))
         upper = np.triu_indices(width)
         for begin, end in pairwise([0, *self.ends]):
-            own = inputs[begin:end]
-            own_gram = own.T @ own
-            own_cross = own.T @ targets[begin:end]
-            gram += own_gram
-            cross += own_cross
+            part = inputs[begin:end]
+            part_gram = part.T @ part
+            part_cross = part.T @ targets[begin:end]
+            gram += part_gram
+            cross += part_cross
             if begin == 0:
                 # All messages have the same size: dense matrices do not compress.
-                self.sent.append(len(message({"gram": own_gram[upper], "cross": own_cross})))
+                self.sent.append(len(message({"gram": part_gram[upper], "cross": part_cross})))
         return gram, cross
 
     def next_layer(self, transform: Transform) -> None:
         """``X + F Omega``, in place."""
-        for at in range(0, len(self.state), BATCH):
-            self.state[at : at + BATCH] += transformed(self.hidden[at : at + BATCH], transform)
+        for start in range(0, len(self.state), BATCH):
+            self.state[start : start + BATCH] += transformed(
+                self.hidden[start : start + BATCH], transform
+            )
 
 
 def run(task: Task, settings: Settings) -> Result:
@@ -205,7 +207,7 @@ def run(task: Task, settings: Settings) -> Result:
         clients.next_layer(transform)
         layers.append((projection, transform))
     model = DeepModel(entry, tuple(layers), readouts[-1])
-    arrays = {f"transform.{at}": tall @ wide for at, (_, (tall, wide)) in enumerate(layers)}
+    arrays = {f"transform.{number}": tall @ wide for number, (_, (tall, wide)) in enumerate(layers)}
     with task.watch.paused():
         curve = _curve(task, model, readouts, costs)
     return Result(
@@ -226,11 +228,11 @@ def _curve(
         return ()
     state = np.tanh(model.entry(task.watched[0]))
     points = []
-    for at, (readout, cost) in enumerate(zip(readouts, costs, strict=True)):
-        found = np.argmax(state @ readout, axis=1)
-        accuracy = float(accuracy_score(task.watched[1], found))
-        points.append(Point(2 * at + 1, accuracy, cost))
-        for projection, transform in model.layers[at : at + 1]:
+    for layer, (readout, cost) in enumerate(zip(readouts, costs, strict=True)):
+        predicted = np.argmax(state @ readout, axis=1)
+        accuracy = float(accuracy_score(task.watched[1], predicted))
+        points.append(Point(2 * layer + 1, accuracy, cost))
+        for projection, transform in model.layers[layer : layer + 1]:
             state = state + transformed(activated(state, projection), transform)
     return tuple(points)
 

@@ -22,7 +22,7 @@ class Rounds(LocalTraining, frozen=True):
 
 
 class Course:
-    """Rounds as they pass: what they cost a client, and how good the head was after each."""
+    """The course of the rounds: their bytes per client, and the accuracy after each."""
 
     def __init__(self, task: Task, rounds: int) -> None:
         self.task = task
@@ -35,7 +35,7 @@ class Course:
         """One round of the trainer's clients."""
         trainer.round()
         self.passed += 1
-        # Who is not chosen neither receives nor sends.
+        # A client that is not chosen neither receives nor sends.
         share = trainer.chosen_count / len(self.task.holders)
         self.sent += share * len(head_message(trainer.server))
         with self.task.watch.paused():
@@ -45,7 +45,7 @@ class Course:
         self.task.progress(self.passed / self.rounds)
 
     def result(self, server: list[torch.Tensor], **facts: Any) -> Result:
-        """With the server's last head as the model."""
+        """The method's result, with the server's last head as the model."""
         return Result(
             HeadModel(server),
             head_message(server),
@@ -64,7 +64,7 @@ def iterative(
     defaults: Rounds,
     grid: Mapping[str, tuple[float, ...]] | None = None,
 ) -> Method[Rounds]:
-    """A method of such rounds; its other settings begin with FedAvg's unless it has a rate grid."""
+    """A method of rounds; without a grid for the rate it starts from FedAvg's tuned settings."""
 
     def run(task: Task, settings: Rounds) -> Result:
         course = Course(task, settings.rounds)

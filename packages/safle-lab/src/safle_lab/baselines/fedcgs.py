@@ -64,11 +64,11 @@ class Moments:
         return Moments(self.counts + other.counts, self.sums + other.sums, self.outer + other.outer)
 
     def raised(self, power: float) -> Moments:
-        """Those of the likelihood to a power."""
+        """Moments of the likelihood raised to ``power``."""
         return Moments(power * self.counts, power * self.sums, power * self.outer)
 
     def as_message(self) -> dict[str, Array]:
-        """What is sent: of the symmetric matrix one triangle."""
+        """The arrays to send; of the symmetric matrix, one triangle."""
         upper = self.outer[np.triu_indices(len(self.outer))]
         return {"counts": self.counts, "sums": self.sums, "outer": upper}
 
@@ -88,7 +88,7 @@ def run(task: Task, settings: Settings) -> Result:
 
 
 def classifier(total: Moments, shrinkage: float) -> LinearModel:
-    """The Gaussian classifier of summed moments, with the classes' shares."""
+    """The Gaussian classifier of summed moments, with the classes' shares as prior."""
     n = total.counts.sum()
     means = total.sums / np.maximum(total.counts, 1)[:, None]
     within = (total.outer - means.T @ (total.counts[:, None] * means)) / n

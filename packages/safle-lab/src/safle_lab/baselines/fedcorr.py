@@ -1,18 +1,19 @@
-"""FedCorr with logit adjustment: labels that the federation does not believe are replaced.
+"""FedCorr with logit adjustment: clients replace labels that the server's head contradicts.
 
 Xu, Chen, Quek, Chong: "FedCorr: Multi-Stage Federated Learning for Label Noise Correction",
 CVPR 2022; the logit adjustment is FedNoRo's comparison "FedCorr+LA" (IJCAI 2023).
 
-Stage one, ``iterations`` rounds with everybody: clients are held to the server's head by
-``strength * noise_k ||w - w_server||^2``. After each, the intrinsic dimensionality of a client's
-predictions, added up over the iterations, splits clients into clean and noisy (two
-Gaussians); a noisy client's sample losses, split alike, give its noise level, and of the
-worst ones ``relabelled`` get the server's class where it is at least ``confidence`` sure.
-Stage two, fine-tuning: FedAvg among clients with a level up to ``clean``; at its end all
-sure samples of the others get the server's class. Stage three: FedAvg with everybody.
+Stage one has ``iterations`` rounds with all clients. The term ``strength * noise_k ||w -
+w_server||^2`` pulls clients to the server's head. After each round, every client's predictions have
+an intrinsic dimensionality; two Gaussians over its sum so far split clients into clean and noisy.
+Two Gaussians over a noisy client's losses split its samples likewise: the share with the larger
+losses is its noise level. A ``relabelled`` part of these samples, the worst, gets the server's
+class if its probability is at least ``confidence``. Stage two, fine-tuning, is FedAvg among clients
+with a level up to ``clean``; at its end, all samples of the other clients get the server's class if
+it is as probable. Stage three is FedAvg with all clients.
 
-What differs from the paper: a linear head on frozen features, without mixup. Clients of an
-iteration train side by side from one head, where the paper has them one after another.
+What differs from the paper: a linear head on frozen features is trained, without mixup. The clients
+of an iteration start from one head, where the paper trains them one after another.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Memory:
 
 
 def begin(task: Task, _settings: Settings) -> Memory:
-    """Everybody is clean at first."""
+    """The memory before the first round: all clients count as clean."""
     return Memory(log_priors(task), torch.zeros(len(task.holders)))
 
 
@@ -103,8 +104,8 @@ def larger_half(values: Vector, seed: int) -> NDArray[np.bool_]:
     if len(values) < 2 or np.ptp(values) == 0:
         return np.zeros(len(values), np.bool_)
     mixture = GaussianMixture(2, random_state=seed)
-    found: NDArray[np.bool_] = mixture.fit_predict(values[:, None]) == np.argmax(mixture.means_)
-    return found
+    in_larger: NDArray[np.bool_] = mixture.fit_predict(values[:, None]) == np.argmax(mixture.means_)
+    return in_larger
 
 
 def relabel(
@@ -131,9 +132,9 @@ def correct(
     losses = np.zeros(len(task.labels))
     for row, client in enumerate(done.clients):
         part = task.holders[client]
-        own = probabilities(head_of(done.local, row), task.features[part])
-        losses[part] = -np.log(np.maximum(own[np.arange(len(part)), task.labels[part]], 1e-30))
-        dims[client] += intrinsic_dimensionality(own, settings.neighbours)
+        chances = probabilities(head_of(done.local, row), task.features[part])
+        losses[part] = -np.log(np.maximum(chances[np.arange(len(part)), task.labels[part]], 1e-30))
+        dims[client] += intrinsic_dimensionality(chances, settings.neighbours)
     labels, levels = task.labels.copy(), np.zeros(len(task.holders))
     for client in np.flatnonzero(larger_half(dims, task.seed)):
         part = task.holders[client]
@@ -156,20 +157,22 @@ def run(task: Task, settings: Settings) -> Result:
         trainer.labels = torch.from_numpy(labels)
         noise = torch.from_numpy(levels.astype(np.float32))
         trainer.memory = replace(trainer.memory, priors=log_priors(task), noise=noise)
-    left = settings.rounds - settings.iterations
-    fine = round(settings.fine_tuning * left)
+    later_rounds = settings.rounds - settings.iterations
+    fine_rounds = round(settings.fine_tuning * later_rounds)
     clean = [p for p, level in zip(task.holders, levels, strict=True) if level <= settings.clean]
-    server = _average(course, replace(task, parts=clean or task.holders), settings, trainer, fine)
+    server = _average(
+        course, replace(task, parts=clean or task.holders), settings, trainer, fine_rounds
+    )
     for part, level in zip(task.holders, levels, strict=True):
         if level > settings.clean:
             opinion = probabilities(server, task.features[part])
-            everything = relabel(
+            corrected = relabel(
                 labels[part], np.zeros(len(part)), opinion, 1.0, settings.confidence
             )
-            labels[part] = everything
+            labels[part] = corrected
     task = replace(task, labels=labels)
     trainer.server = server
-    server = _average(course, task, settings, trainer, left - fine)
+    server = _average(course, task, settings, trainer, later_rounds - fine_rounds)
     changed = float((labels != given).mean())
     return course.result(server, clean_clients=len(clean), relabelled_share=changed)
 

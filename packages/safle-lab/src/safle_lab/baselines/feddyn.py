@@ -42,7 +42,7 @@ def dynamic_pull(
         return None
     # Before the first round nobody has drifted.
     if drift is not None:
-        server = [head + own[clients] for head, own in zip(server, drift.own, strict=True)]
+        server = [head + shift[clients] for head, shift in zip(server, drift.own, strict=True)]
     return Pull(torch.full((len(clients),), settings.alpha), server)
 
 
@@ -51,12 +51,12 @@ def remember_drift(done: Round, _settings: Settings, drift: Drift | None) -> Dri
     if drift is None:
         zeros = [torch.zeros_like(parameter) for parameter in done.server]
         drift = Drift([zero.repeat(done.client_count, 1, 1) for zero in zeros], zeros)
-    # Clients that were not chosen have not moved: the mean over all moves by the others' share.
+    # Only chosen clients have moved: the mean over all clients moves by their share.
     weights = len(done.clients) / done.client_count * done.weights[:, None, None]
     chosen = torch.from_numpy(done.clients)
     moved = [local - server for local, server in zip(done.local, done.server, strict=True)]
     return Drift(
-        [own.index_add(0, chosen, -step) for own, step in zip(drift.own, moved, strict=True)],
+        [shift.index_add(0, chosen, -step) for shift, step in zip(drift.own, moved, strict=True)],
         [
             mean - (weights * step).sum(dim=0, keepdim=True)
             for mean, step in zip(drift.mean, moved, strict=True)

@@ -49,8 +49,8 @@ class Settings(LocalTraining, frozen=True):
 def set_aside(task: Task, share: float) -> tuple[Task, Features]:
     """The task without its public samples, and the features of the public samples."""
     drawn = np.random.default_rng([task.seed, 4]).random(len(task.labels)) < share
-    left = replace(task, parts=[part[~drawn[part]] for part in task.holders])
-    return left, task.features[drawn]
+    private = replace(task, parts=[part[~drawn[part]] for part in task.holders])
+    return private, task.features[drawn]
 
 
 def weigh_votes(votes: NDArray[np.float32], counts: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -67,15 +67,15 @@ def distil(
     generator = np.random.default_rng([seed, 5])
     head = initial(features.shape[1], targets.shape[1], hidden=settings.hidden, seed=seed)
     inputs = torch.from_numpy(features)
-    wanted = torch.from_numpy(targets)
+    target_rows = torch.from_numpy(targets)
     for _ in range(settings.distilling):
         order = torch.from_numpy(generator.permutation(len(features)))
         for batch in order.split(settings.batch):
-            own = [parameter.requires_grad_() for parameter in head]
-            logs = torch.log_softmax(forward(own, inputs[batch].T[None])[0][0], dim=0)
-            loss = -(wanted[batch].T * logs).sum(dim=0).mean()
-            gradients = torch.autograd.grad(loss, own)
-            pairs = zip(own, gradients, strict=True)
+            leaves = [parameter.requires_grad_() for parameter in head]
+            logs = torch.log_softmax(forward(leaves, inputs[batch].T[None])[0][0], dim=0)
+            loss = -(target_rows[batch].T * logs).sum(dim=0).mean()
+            gradients = torch.autograd.grad(loss, leaves)
+            pairs = zip(leaves, gradients, strict=True)
             head = [p.detach() - settings.distilling_rate * g for p, g in pairs]
     return head
 

@@ -108,10 +108,10 @@ def distilled_losses(step: Step, settings: Settings, memory: Memory) -> torch.Te
     with torch.no_grad():
         opinion = torch.log_softmax(forward(step.server, step.inputs)[0] / settings.temperature, 1)
     priors = memory.priors[step.clients][:, :, None]
-    own = torch.log_softmax(step.logits + priors, dim=1)
+    client_logs = torch.log_softmax(step.logits + priors, dim=1)
     # A client cannot predict a class that its prior rules out: the divergence would never shrink.
-    held = priors > LOG_ABSENT
-    divergence = (opinion.exp() * (opinion - own) * held).sum(dim=1)
+    present = priors > LOG_ABSENT
+    divergence = (opinion.exp() * (opinion - client_logs) * present).sum(dim=1)
     weight = opinion_weight(memory.rounds, settings) * memory.noisy[step.clients].float()[:, None]
     return (1 - weight) * losses + weight * divergence
 
@@ -153,8 +153,8 @@ def find_noisy(losses: NDArray[np.float64], seed: int) -> NDArray[np.bool_]:
 def _in_larger_component(values: NDArray[np.float64], seed: int) -> tuple[bool, ...]:
     """Which clients belong to the component with the larger losses, by one fit."""
     mixture = GaussianMixture(2, covariance_type="diag", random_state=seed, reg_covar=1e-4)
-    found = mixture.fit_predict(values)
-    return tuple((found == np.argmax(mixture.means_.sum(axis=1))).tolist())
+    components = mixture.fit_predict(values)
+    return tuple((components == np.argmax(mixture.means_.sum(axis=1))).tolist())
 
 
 def remember(done: Round, settings: Settings, memory: Memory) -> Memory:

@@ -28,12 +28,12 @@ def distilled_losses(step: Step, settings: Settings, _memory: None) -> torch.Ten
         return losses
     temperature = settings.temperature
     with torch.no_grad():
-        server, _ = forward(step.server, step.inputs)
+        server_logits, _ = forward(step.server, step.inputs)
     true = torch.nn.functional.one_hot(step.labels, step.logits.shape[1]).bool().mT
     # A large negative number, not -inf: 0 times inf would be NaN in the divergence.
-    own = torch.log_softmax((step.logits / temperature).masked_fill(true, -1e9), dim=1)
-    old = torch.log_softmax((server / temperature).masked_fill(true, -1e9), dim=1)
-    divergence = (old.exp() * (old - own)).masked_fill(true, 0.0).sum(dim=1)
+    client_logs = torch.log_softmax((step.logits / temperature).masked_fill(true, -1e9), dim=1)
+    server_logs = torch.log_softmax((server_logits / temperature).masked_fill(true, -1e9), dim=1)
+    divergence = (server_logs.exp() * (server_logs - client_logs)).masked_fill(true, 0.0).sum(dim=1)
     return losses + settings.beta * temperature**2 * divergence
 
 

@@ -1,4 +1,4 @@
-"""FedProx: clients are held to the server's head by a quadratic term.
+"""FedProx: a quadratic term pulls clients to the server's head.
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous
 Networks", MLSys 2020. Adds ``mu/2 ||w - w_server||^2``.

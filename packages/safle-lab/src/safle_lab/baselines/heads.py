@@ -67,7 +67,7 @@ def head_of(parameters: Parameters, client: int) -> list[torch.Tensor]:
 def head_message(head: Parameters) -> bytes:
     """One head as it would be sent."""
     names = (f"{kind}.{layer}" for layer in range(len(head) // 2) for kind in ("weights", "bias"))
-    return message({name: own[0].numpy() for name, own in zip(names, head, strict=True)})
+    return message({name: array[0].numpy() for name, array in zip(names, head, strict=True)})
 
 
 @dataclass(frozen=True)

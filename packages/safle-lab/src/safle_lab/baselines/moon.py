@@ -31,12 +31,12 @@ def contrastive_losses(
     if not settings.mu or last is None:
         return losses
     with torch.no_grad():
-        server = forward(step.server, step.inputs)[1]
-        before = forward([own[step.clients] for own in last], step.inputs)[1]
+        server_representation = forward(step.server, step.inputs)[1]
+        last_representation = forward([p[step.clients] for p in last], step.inputs)[1]
     cosine = torch.nn.functional.cosine_similarity
-    nearer = cosine(step.representation, server, dim=1) / settings.temperature
-    away = cosine(step.representation, before, dim=1) / settings.temperature
-    return losses + settings.mu * torch.nn.functional.softplus(away - nearer)
+    to_server = cosine(step.representation, server_representation, dim=1) / settings.temperature
+    to_last = cosine(step.representation, last_representation, dim=1) / settings.temperature
+    return losses + settings.mu * torch.nn.functional.softplus(to_last - to_server)
 
 
 def remember_heads(

@@ -4,7 +4,7 @@ Guha, Talwalkar, Smith: "One-Shot Federated Learning", 2019.
 
 Clients train a head each, to the end, and send it once. Averaging takes the mean of the
 weights; ensembling keeps all heads and averages their probabilities, weighted by sample
-counts. "Local" sends nothing: what clients have without a federation.
+counts. "Local" sends nothing: clients keep their heads, as without a federation.
 """
 
 from collections.abc import Sequence
@@ -47,12 +47,12 @@ def run(task: Task, settings: Settings) -> Result:
         sent = head_message(head)
         return Result(HeadModel(head), sent, bytes_up=len(sent), bytes_down=len(sent))
     order = np.argsort(done.clients)
-    heads = [HeadModel(head_of(done.local, at)) for at in order]
+    heads = [HeadModel(head_of(done.local, row)) for row in order]
     messages = [head_message(head.parameters) for head in heads]
     content = b"".join(messages)
     if settings.join == "none":
         return Result(SeparateModels(heads), content, bytes_up=0.0, bytes_down=0.0, rounds=0)
-    # Everybody gets everybody's head.
+    # Every client receives all heads.
     model = Ensemble(heads, done.weights.numpy()[order])
     return Result(model, content, bytes_up=len(messages[0]), bytes_down=len(content))
 

@@ -31,10 +31,10 @@ class Coding(MethodSettings, frozen=True):
     columns : a kind of encoder
     group_size : digits per group, or "auto"
     calibration : "histogram": every client sends exact counts of its values on a common grid,
-        before the round; their sum does not depend on who holds what. "range": the grid itself,
+        before the round; their sum does not depend on the partition. "range": the grid itself,
         which everybody knows (pixels), so nothing is sent. The grid ends at the least power of two
         above all magnitudes, and begins at 0 if nothing is negative
-    bins : of the histograms
+    bins : number of bins of the histograms
     """
 
     columns: Literal["embedding", "linear", "random-features"] = "embedding"
@@ -50,8 +50,8 @@ class Settings(Coding, frozen=True):
 
     Attributes
     ----------
-    units : random features, where the columns are those
-    transform : of features, where the columns are linear
+    units : number of random features, if the columns are random features
+    transform : of features, if the columns are linear
     by_class : of linear columns and random features; "auto" as safle's default encoder has it
     fraction_bits : of linear columns, see `safle.encoders.LinearEncoder`
     ridge, criterion, head : as `safle.solve` takes them
@@ -87,9 +87,9 @@ def calibrate(task: Task, settings: Coding) -> tuple[DeclaredRange | Histogram, 
     counts = np.zeros((task.feature_dim, grid.bins + 2), np.int64)
     sizes = []
     for features, _ in task.clients():
-        own = Histogram.of(features, grid)
-        sizes.append(len(encode_histogram(own)))
-        counts += own.counts
+        histogram = Histogram.of(features, grid)
+        sizes.append(len(encode_histogram(histogram)))
+        counts += histogram.counts
     return Histogram(grid, counts), float(np.mean(sizes))
 
 
@@ -97,9 +97,9 @@ def count_clients(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
     """The sum of all clients' statistics, and the mean size of their files."""
     total, sizes = Accumulator(encoder), []
     for features, labels in task.clients(reporting=0.9):
-        own = count(encoder, features, labels)
-        sizes.append(len(encode_statistics(own)))
-        total.add(own)
+        statistics = count(encoder, features, labels)
+        sizes.append(len(encode_statistics(statistics)))
+        total.add(statistics)
     return total.snapshot(), float(np.mean(sizes))
 
 

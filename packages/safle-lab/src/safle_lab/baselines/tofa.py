@@ -1,24 +1,26 @@
-"""TOFA: Gaussian prototypes of images and weighed texts, joined sample by sample; no training.
+"""TOFA: a Gaussian classifier of images and weighted texts, joined per sample, without training.
 
 Zhang, Han, Feng, Zhang, Li, Jiang, Lin, Chen: "TOFA: Training-Free One-Shot Federated
 Adaptation for Vision-Language Models", AAAI 2026 (arXiv 2511.16423).
 
 Images: features of class c are ``N(w_c, S)``, with a normal-inverse-Wishart prior. Clients send
-counts, sums and second moments; the server's sums are everybody's likelihood L(D), and client
-k's posterior is ``L(D_k) L(D)^power prior``: its own moments plus ``power`` times everybody's. It
-is read as a Gaussian classifier with equal shares of the classes. Texts: every class has
-several, the first of them plain ("a photo of a dog"). Clients say how well each tells its class
-from the others, u_k(t); the server's score is ``r(t) = mean_k u_k(t_0) log(u_k(t) / u_k(t_0))``.
-Joined: ``f = eta f_images + (1 - eta) f_texts`` with ``eta = a / (a + b)``, a and b the largest
-probability of either.
+counts, sums and second moments. The server adds them up to the moments of the joint likelihood
+L(D). Client k's posterior is ``L(D_k) L(D)^power prior``: it adds ``power`` times the joint moments
+to its own. Its means and covariance give a Gaussian classifier with equal shares of the classes.
 
-What differs: embeddings of texts come with the task; the paper's clients have a language
-model write them. What u is exactly, and how scores become weights, is ours: u is ``p / (p +
-q)`` with p and q the mean probability of the class on its own and on other samples, texts that
-score below the plain one are dropped, and the others weighed by ``exp(r)``. The covariance is
-shrunk a little so that it can be inverted. Every client has a model of its own: accuracy
-is the mean over clients on all test samples, and that on a client's own mix of classes,
-which the paper reports, stands beside it.
+Texts: every class has several texts, and the first is plain ("a photo of a dog"). Client k scores
+how well text t tells its class from the others, u_k(t); the server's score is
+``r(t) = mean_k u_k(t_0) log(u_k(t) / u_k(t_0))``.
+
+Joined: ``f = eta f_images + (1 - eta) f_texts`` with ``eta = a / (a + b)``, where a and b are the
+largest probabilities by images and by texts.
+
+What differs from the paper: the task has embeddings of texts, which the paper's clients have a
+language model write. The definition of u and the weights are ours: u is ``p / (p + q)``, with the
+mean probability of the class on samples of the class, p, and on other samples, q; texts that score
+below the plain one are dropped, and ``exp(r)`` weights the others. A small shrinkage makes the
+covariance invertible. Every client has a model of its own: accuracy is the mean over clients on all
+test samples; the accuracy on a client's mix of classes, which the paper reports, stands beside it.
 """
 
 from dataclasses import dataclass
@@ -52,8 +54,8 @@ class Settings(MethodSettings, frozen=True):
 
     Attributes
     ----------
-    power : of everybody's likelihood in a client's posterior; 0 leaves the client alone
-    prior : samples of every class that the prior is worth, all of them the mean feature
+    power : exponent of the joint likelihood in a client's posterior; 0 leaves it out
+    prior : weight of the prior, as a number of samples of every class at the mean feature
     shrinkage : share of the mean variance in place of the covariance
     scale : of cosines between images and texts before the softmax; CLIP's is 100
     """
@@ -71,7 +73,7 @@ def to_unit_length(vectors: NDArray[np.floating]) -> Array:
 
 
 def posterior_classifier(evidence: Moments, centre: Array, settings: Settings) -> LinearModel:
-    """The posterior of the likelihoods' moments, and of ``centre``, the prior's mean of a class."""
+    """The posterior's classifier; ``evidence`` are moments, ``centre`` is the prior's mean."""
     weight = evidence.counts + settings.prior
     means = (evidence.sums + settings.prior * centre) / weight[:, None]
     prior = settings.prior * len(weight) * np.outer(centre, centre)
@@ -89,15 +91,15 @@ def score_texts(features: Array, labels: Labels, texts: Array, scale: float) -> 
     total = logsumexp(plain, axis=1, keepdims=True)
     others = total + np.log(np.maximum(1 - np.exp(plain - total), 1e-12))
     members = one_hot(labels, len(texts))
-    held, rest = members.sum(axis=0), (1 - members).sum(axis=0)
+    sample_counts, other_counts = members.sum(axis=0), (1 - members).sum(axis=0)
     scores = np.empty(texts.shape[:2])
-    for at in range(texts.shape[1]):
-        logits = scale * features @ texts[:, at].T
+    for number in range(texts.shape[1]):
+        logits = scale * features @ texts[:, number].T
         chances = 1 / (1 + np.exp(np.clip(others - logits, -500, 500)))
-        own = (members * chances).sum(axis=0) / np.maximum(held, 1)
-        wrong = ((1 - members) * chances).sum(axis=0) / np.maximum(rest, 1)
-        scores[:, at] = (own + 1e-12) / (own + wrong + 1e-12)
-    scores[held == 0] = np.nan
+        right = (members * chances).sum(axis=0) / np.maximum(sample_counts, 1)
+        wrong = ((1 - members) * chances).sum(axis=0) / np.maximum(other_counts, 1)
+        scores[:, number] = (right + 1e-12) / (right + wrong + 1e-12)
+    scores[sample_counts == 0] = np.nan
     return scores
 
 
@@ -112,7 +114,7 @@ def weigh_texts(clients: Array) -> Array:
 
 @dataclass(frozen=True)
 class TwoBranches:
-    """A client's model: its Gaussian classifier, and everybody's texts, (class_count, dim)."""
+    """A client's model: its Gaussian classifier, and the joint texts, (class_count, dim)."""
 
     images: LinearModel
     texts: Array
@@ -121,11 +123,14 @@ class TwoBranches:
     def decision_function(self, features: Features) -> Array:
         """Scores, (samples, class_count)."""
         directions = to_unit_length(features)
-        seen = directions @ self.images.weights + self.images.intercept
-        read = self.scale * directions @ self.texts.T
-        a, b = (softmax(scores, axis=1).max(axis=1, keepdims=True) for scores in (seen, read))
+        image_scores = directions @ self.images.weights + self.images.intercept
+        text_scores = self.scale * directions @ self.texts.T
+        a, b = (
+            softmax(scores, axis=1).max(axis=1, keepdims=True)
+            for scores in (image_scores, text_scores)
+        )
         trust = a / (a + b)
-        scores: Array = trust * seen + (1 - trust) * read
+        scores: Array = trust * image_scores + (1 - trust) * text_scores
         return scores
 
 
@@ -147,18 +152,18 @@ def run(task: Task, settings: Settings) -> Result:
         directions = to_unit_length(features)
         clients.append(Moments.of(directions, labels, task.class_count))
         scores.append(score_texts(directions, labels, texts, settings.scale))
-    everybody = reduce(add, clients)
+    total = reduce(add, clients)
     weights = weigh_texts(np.array(scores))
     joint = to_unit_length(np.einsum("ct,ctd->cd", weights, texts))
-    centre = everybody.sums.sum(axis=0) / everybody.counts.sum()
-    shared = everybody.raised(settings.power)
+    centre = total.sums.sum(axis=0) / total.counts.sum()
+    shared = total.raised(settings.power)
     members = [
-        TwoBranches(posterior_classifier(own + shared, centre, settings), joint, settings.scale)
-        for own in clients
+        TwoBranches(posterior_classifier(moments + shared, centre, settings), joint, settings.scale)
+        for moments in clients
     ]
     up = len(message({**clients[0].as_message(), "scores": scores[0]}))
-    down = len(message({**everybody.as_message(), "weights": weights}))
-    content = message({f"{at}": own.images.weights for at, own in enumerate(members)})
+    down = len(message({**total.as_message(), "weights": weights}))
+    content = message({f"{client}": model.images.weights for client, model in enumerate(members)})
     return Result(SeparateModels(members), content, bytes_up=up, bytes_down=down)
 
 

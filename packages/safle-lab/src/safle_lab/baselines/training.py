@@ -1,13 +1,12 @@
-"""Local training: what the clients of FedAvg and its kin do in a round.
+"""Local training: a round of FedAvg, and of the methods that build on it, at the clients.
 
-Every chosen client starts from the server's head and takes steps of gradient descent on its own
-samples. A method changes the loss, what is remembered from round to round, or the average
-(`Algorithm`), and nothing else.
+Every chosen client starts from the server's head and takes steps of gradient descent on its
+samples. An `Algorithm` changes only the loss, the memory between rounds, or the average.
 
-All clients train at once: clients are ordered by their number of steps, so those still
-at work are a prefix of every parameter, and a step is one batched product. What is known in
-closed form is not differentiated: a linear layer's gradient goes straight into its weights,
-and terms that pull a head towards another one (`Pull`) are a step towards that.
+All clients train at once. They are ordered by their number of steps, so the active clients, which
+have steps left, are a prefix of every parameter, and a step is one batched product. torch does not
+differentiate what has a closed form: the gradient of a linear head is an outer product, and a term
+that pulls a head towards another (`Pull`) is a step in that direction.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from safle_lab.baselines.heads import forward, initial, torch
 
 Integers = NDArray[np.int64]
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
-"""Candidates: frozen features can be long, and a step is stable up to some 4 / (squared length)."""
+"""Candidates: frozen features can be long, and steps are stable up to some 4 / (squared length)."""
 
 
 class LocalTraining(MethodSettings, frozen=True):
@@ -39,16 +38,16 @@ class LocalTraining(MethodSettings, frozen=True):
 
 @dataclass(frozen=True)
 class Step:
-    """What a method's losses may look at, for the clients that are still at work.
+    """The inputs of a method's losses, for the active clients.
 
     Attributes
     ----------
-    clients : their numbers, (active,)
+    clients : numbers of the active clients, (active,)
     server : the server's head
     inputs : (active, feature_dim, batch)
     labels, share : (active, batch); a sample's share of its client's mean loss, 0 if it
         only fills the batch up
-    logits, representation : of their own heads
+    logits, representation : outputs of the clients' heads
     """
 
     clients: Integers
@@ -67,30 +66,30 @@ class Pull:
     Attributes
     ----------
     strength : (clients,)
-    target : a head each, (clients, ...), or one for all, (1, ...)
+    target : a head for every client, (clients, ...), or one for all, (1, ...)
     """
 
     strength: torch.Tensor
     target: list[torch.Tensor]
 
     def apply(self, parameters: list[torch.Tensor], rate: float) -> None:
-        """A step of gradient descent on it, for the first clients, in place."""
+        """A step of gradient descent on this term, for the active clients, in place."""
         active = len(parameters[0])
         share = rate * self.strength[:active, None, None]
-        for own, target in zip(parameters, self.target, strict=True):
-            own.lerp_(target[:active], share)
+        for parameter, target in zip(parameters, self.target, strict=True):
+            parameter.lerp_(target[:active], share)
 
 
 @dataclass(frozen=True)
 class Round:
-    """What came back from a round.
+    """The outcome of a round.
 
     Attributes
     ----------
-    clients : numbers of the chosen ones, (clients,), in the order of the parameters
-    client_count : of all, chosen or not
-    weights : their shares of the samples, (clients,), adding up to 1
-    steps : how many each took, (clients,)
+    clients : numbers of the chosen clients, (clients,), in the order of the parameters
+    client_count : number of all clients, chosen or not
+    weights : the chosen clients' shares of the samples, (clients,), adding up to 1
+    steps : number of steps of every chosen client, (clients,)
     server, local : heads before and after
     """
 
@@ -120,7 +119,7 @@ class Algorithm:
     Attributes
     ----------
     losses : (step, settings, memory) -> every sample's loss, (active, batch)
-    pull : (clients, server, settings, memory) -> what else is added to a client's loss, or None
+    pull : (clients, server, settings, memory) -> a term in every client's loss, or None
     begin : (task, settings) -> the memory before the first round
     remember : (round, settings, memory) -> the next memory
     aggregate : (round, settings, the next memory) -> the server's next head
@@ -134,11 +133,11 @@ class Algorithm:
 
 
 FEDAVG = Algorithm()
-"""Nothing differs."""
+"""FedAvg itself: it changes nothing."""
 
 
 class Trainer:
-    """The federation in training: samples, who holds them, the server's head, the memory."""
+    """The federation in training: samples, their partition, the server's head, the memory."""
 
     def __init__(
         self,
@@ -175,8 +174,8 @@ class Trainer:
         pull = self.algorithm.pull(chosen, self.server, self.settings, self.memory)
         for number in range(int(steps[0])):
             active = int((steps > number).sum())
-            own = [parameter[:active] for parameter in local]
-            self._descend(chosen[:active], batches[:active, number], own, pull)
+            active_heads = [parameter[:active] for parameter in local]
+            self._descend(chosen[:active], batches[:active, number], active_heads, pull)
         sizes = self.sizes[chosen]
         weights = torch.from_numpy((sizes / sizes.sum()).astype(np.float32))
         return Round(chosen, len(self.parts), weights, steps, self.server, local)
@@ -197,29 +196,29 @@ class Trainer:
         return chosen, batches, per_epoch * epochs
 
     def _descend(
-        self, clients: Integers, samples: Integers, own: list[torch.Tensor], pull: Pull | None
+        self, clients: Integers, samples: Integers, heads: list[torch.Tensor], pull: Pull | None
     ) -> None:
-        """A step of gradient descent of ``own``, the heads of the clients at work, in place."""
+        """A step of gradient descent of ``heads``, those of the active clients, in place."""
         rate = self.settings.rate
         inputs, labels, share = self._batch(samples)
         # Behind hidden layers torch differentiates; a linear head's gradient is an outer product.
-        leaves = [parameter.detach().requires_grad_() for parameter in own]
+        leaves = [parameter.detach().requires_grad_() for parameter in heads]
         if self.settings.hidden:
             logits, representation = forward(leaves, inputs)
         else:
-            logits, representation = forward(own, inputs)
+            logits, representation = forward(heads, inputs)
             leaves = [logits.requires_grad_()]
         server = [parameter.expand(len(clients), -1, -1) for parameter in self.server]
         step = Step(clients, server, inputs, labels, share, logits, representation)
         loss = (self.algorithm.losses(step, self.settings, self.memory) * share).sum()
         gradients = torch.autograd.grad(loss, leaves)
         if pull is not None:
-            pull.apply(own, rate)
+            pull.apply(heads, rate)
         if self.settings.hidden:
-            for parameter, gradient in zip(own, gradients, strict=True):
+            for parameter, gradient in zip(heads, gradients, strict=True):
                 parameter.sub_(gradient, alpha=rate)
         else:
-            weights, bias = own
+            weights, bias = heads
             weights.baddbmm_(gradients[0], inputs.mT, alpha=-rate)
             bias.sub_(gradients[0].sum(dim=2, keepdim=True), alpha=rate)
 

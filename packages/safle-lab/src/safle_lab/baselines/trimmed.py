@@ -1,14 +1,13 @@
-"""Clients whose labels fit badly are taken back: one round, exact, and no second message.
+"""The server subtracts clients whose labels fit badly: one round, exact, no second message.
 
-Ours. The server solves the sum of all statistics by least squares, and reads off every
-client's own statistics how badly the joint weights W fit its labels:
+This method is ours. The server solves the sum of all statistics by least squares. Every client's
+statistics then say how badly the joint weights W fit its labels:
 
     r_k = (n_k - 2 tr(M_k'W) + tr(W'C_k W)) / n_k
 
-Two Gaussians over r split the clients. Where the larger mean is more than ``apart`` times the
-smaller one, clients of the larger are subtracted, and the model is that of a federation
-they never were in, to the byte. It needs statistics that the server can read one by one,
-so it does not go with private sums.
+Two Gaussians over r split the clients. If the larger mean is at least ``apart`` times the smaller
+one, the server subtracts the clients of the larger: the model has the bytes of one that never saw
+them. The server must read every client's statistics, so the method does not go with private sums.
 """
 
 from dataclasses import replace
@@ -38,16 +37,16 @@ class Settings(safle.Settings, frozen=True):
     apart: Annotated[float, Meta(gt=1)] = 4 / 3
 
 
-def residual(own: Statistics, solution: Solution, encoder: Encoder) -> float:
+def residual(statistics: Statistics, solution: Solution, encoder: Encoder) -> float:
     """A client's mean squared residual under the weights, from its statistics alone."""
     assert isinstance(encoder, LinearEncoder)
     weights = solution.weights / encoder.scale
-    gram = np.zeros((own.dim, own.dim))
-    gram[np.triu_indices(own.dim)] = own.gram.packed
+    gram = np.zeros((statistics.dim, statistics.dim))
+    gram[np.triu_indices(statistics.dim)] = statistics.gram.packed
     gram += np.triu(gram, 1).T
-    places = np.searchsorted(solution.class_names, own.class_names)
-    fitted = 2 * (own.cross * weights[:, places]).sum() - (weights * (gram @ weights)).sum()
-    return float(1.0 - fitted / own.sample_count)
+    places = np.searchsorted(solution.class_names, statistics.class_names)
+    fitted = 2 * (statistics.cross * weights[:, places]).sum() - (weights * (gram @ weights)).sum()
+    return float(1.0 - fitted / statistics.sample_count)
 
 
 def stand_out(residuals: Vector, apart: float) -> NDArray[np.bool_]:
@@ -58,8 +57,8 @@ def stand_out(residuals: Vector, apart: float) -> NDArray[np.bool_]:
     means = mixture.means_.ravel()
     if means.max() < apart * means.min():
         return np.zeros(len(residuals), np.bool_)
-    found: NDArray[np.bool_] = mixture.predict(residuals[:, None]) == means.argmax()
-    return found
+    in_larger: NDArray[np.bool_] = mixture.predict(residuals[:, None]) == means.argmax()
+    return in_larger
 
 
 def run(task: Task, settings: Settings) -> Result:

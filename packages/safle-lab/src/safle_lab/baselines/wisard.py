@@ -44,21 +44,21 @@ class Discriminators:
 
     def decision_function(self, features: Features) -> NDArray[np.int64]:
         """Discriminators' answers at the threshold that decided, (samples, class_count)."""
-        batches = [features[at : at + BATCH] for at in range(0, len(features), BATCH)]
+        batches = [features[start : start + BATCH] for start in range(0, len(features), BATCH)]
         return np.concatenate([self._answers(batch) for batch in batches])
 
     def _answers(self, features: Features) -> NDArray[np.int64]:
-        seen = self.counters[_addresses(self.encoder, features)]
+        counts = self.counters[_addresses(self.encoder, features)]
         answers = np.zeros((len(features), self.counters.shape[1]), np.int64)
         undecided = np.arange(len(features))
         threshold = 0
         while len(undecided):
-            scores = (seen[undecided] > threshold).sum(axis=1)
-            top = scores.max(axis=1, keepdims=True)
-            alive = top[:, 0] > 0
-            # Nobody counted that much: the last decision, a tie, stands.
-            answers[undecided[alive]] = scores[alive]
-            undecided = undecided[alive & ((scores == top).sum(axis=1) > 1)]
+            scores = (counts[undecided] > threshold).sum(axis=1)
+            best = scores.max(axis=1, keepdims=True)
+            answered = best[:, 0] > 0
+            # Where no node counted more than the threshold, the last answer, a tie, stands.
+            answers[undecided[answered]] = scores[answered]
+            undecided = undecided[answered & ((scores == best).sum(axis=1) > 1)]
             threshold = max(threshold + 1, int(threshold * 1.25))
         return answers
 
@@ -78,7 +78,7 @@ def counters_of(
 
 
 def upload(counters: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """What a client sends: rows that counted anything, in the smallest integers that hold them."""
+    """What a client sends: rows with any count, in the smallest integers that hold them."""
     rows = np.flatnonzero(counters.any(axis=1))
     most = int(counters.max(initial=0))
     dtype = next(kind for kind in SMALLEST if most <= np.iinfo(kind).max)
@@ -91,9 +91,9 @@ def run(task: Task, settings: Settings) -> Result:
     total = np.zeros((encoder.layout.code_count, task.class_count), np.int64)
     sizes: list[int] = []
     for features, labels in task.clients(reporting=1.0):
-        own = counters_of(encoder, features, labels, task.class_count)
-        sizes.append(len(message(upload(own))))
-        total += own
+        counters = counters_of(encoder, features, labels, task.class_count)
+        sizes.append(len(message(upload(counters))))
+        total += counters
     down = message(upload(total))
     return Result(
         Discriminators(encoder, total),

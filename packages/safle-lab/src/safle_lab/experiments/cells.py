@@ -1,8 +1,8 @@
 """Cells: one measurement each, kept in a file of its own as soon as it is made.
 
 A file's name is a digest of its cell and data, so an interrupted run goes on where it stopped, and
-experiments that need the same cell share its file. A user deletes a file to
-have its cell measured again.
+experiments that need the same cell share its file. A user deletes a file to have its cell measured
+again.
 """
 
 import hashlib
@@ -34,12 +34,12 @@ class Cell:
     Attributes
     ----------
     kind : one of `safle_lab.experiments.measuring.MEASURES`
-    scenario, clients : who holds what, see `safle.demo.partition`
-    method, settings : the method's name and what its settings are
+    scenario, clients : how clients share the samples, see `safle.demo.partition`
+    method, settings : the method's name and its settings
     noise, rate : the kind of label noise and its rate; "" for none
-    held_out : share of the training samples in the test set's place; 0 for none
-    octaves : of the ridge, around the automatic choice
-    leaving : clients whose counts are taken back
+    held_out : share of the training samples that replaces the test set; 0 for none
+    octaves : ridges to try, as powers of two times the automatic choice
+    leaving : number of clients whose counts are taken back
     """
 
     kind: str
@@ -55,15 +55,15 @@ class Cell:
     leaving: int = 0
 
     def key(self, data: DataSet) -> str:
-        """The name of its file."""
-        asked = {"cell": asdict(self), "data": data.fingerprint}
+        """The name of the cell's file, without its ending."""
+        identity = {"cell": asdict(self), "data": data.fingerprint}
         if self.kind == "method":
             method = method_named(self.method)
             if method.needs_texts:
-                asked["texts"] = data.texts_fingerprint
+                identity["texts"] = data.texts_fingerprint
             if method.program:
-                asked["program"] = method.program
-        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False)
+                identity["program"] = method.program
+        text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -101,7 +101,7 @@ class CellFolder:
         begin, worked = time.perf_counter(), time.process_time()
         figures = measure(data, cell, progress)
         figures["wall_seconds"] = time.perf_counter() - begin
-        # By the clock a busy machine is slow; this is what a quiet one would take on one core.
+        # Other work on the machine lengthens wall time; CPU time is what one quiet core would take.
         figures["cpu_seconds"] = time.process_time() - worked
         content = {
             "format": FORMAT,
@@ -116,8 +116,8 @@ class CellFolder:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of every package that affects the figures."""
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            numbers[package] = version(package)
+    return numbers

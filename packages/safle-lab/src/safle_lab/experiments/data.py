@@ -1,4 +1,4 @@
-"""What an experiment runs on: a features file with train and test samples, or digits.
+"""The data of an experiment: a features file with train and test samples, or digits.
 
 Hyper-parameters are chosen on `DataSet.held_out`, a part of the training samples.
 """
@@ -74,7 +74,7 @@ class DataSet:
         )
 
     def facts(self) -> dict[str, Any]:
-        """What files of results record about their data."""
+        """The facts about the data that results record."""
         return {
             "name": self.name,
             "source": self.source,
@@ -97,29 +97,29 @@ def _digest(*arrays: NDArray[Any]) -> str:
 def load_features(path: Path, test: Path | None = None) -> DataSet:
     """A file with the splits ``train`` and ``test``, both labelled, or a file for each."""
     arrays: list[NDArray[Any]] = []
-    for split, place in (("train", path), ("test", test or path)):
-        table = open_table(place, split=None if test else split)
+    for split, file in (("train", path), ("test", test or path)):
+        table = open_table(file, split=None if test else split)
         if table.labels is None:
             raise TableError(
-                f"{place}: the split {split!r} has no labels; expected '{split}_labels' beside "
+                f"{file}: the split {split!r} has no labels; expected '{split}_labels' beside "
                 f"'{split}_features'"
             )
         arrays += [as_features(np.asarray(table.features, np.float32)), table.labels]
     train, train_labels, test_features, test_labels = arrays
-    names, places = np.unique(train_labels, return_inverse=True)
+    names, train_numbers = np.unique(train_labels, return_inverse=True)
     unknown = np.setdiff1d(test_labels, names)
     if len(unknown):
         raise TableError(
             f"{path}: test labels {unknown[:5].tolist()} occur in no training sample; expected "
             "the same classes in both splits"
         )
-    numbers = np.searchsorted(names, test_labels)
+    test_numbers = np.searchsorted(names, test_labels)
     return DataSet(
         path.stem,
         train,
-        places,
+        train_numbers,
         test_features,
-        numbers,
+        test_numbers,
         tuple(str(name) for name in names),
         table.source or path.name,
     )
@@ -140,7 +140,7 @@ def describe_classes(data: DataSet, path: Path) -> DataSet:
     labels = table.labels.astype(str)
     texts = [rows[labels == name] for name in data.class_names]
     unknown = np.setdiff1d(labels, data.class_names)
-    counts = sorted({len(own) for own in texts})
+    counts = sorted({len(class_texts) for class_texts in texts})
     if len(unknown) or len(counts) > 1 or 0 in counts or rows.shape[1] != data.train.shape[1]:
         others = f", and of {unknown[:5].tolist()}, which no sample has" if len(unknown) else ""
         raise TableError(

@@ -24,16 +24,16 @@ from safle_lab.label_noise import with_noise
 
 
 def task_of(data: DataSet, cell: Cell, progress: Progress) -> Task:
-    """Training samples, who holds them, and with which labels."""
+    """The training samples, with label noise if the cell has any, and their partition."""
     labels = data.train_labels
-    who, wrong = (np.random.default_rng([cell.seed, part]) for part in (1, 2))
-    parts = partition(labels, cell.scenario, clients=cell.clients, generator=who)
+    split_rng, noise_rng = (np.random.default_rng([cell.seed, stream]) for stream in (1, 2))
+    parts = partition(labels, cell.scenario, clients=cell.clients, generator=split_rng)
     if cell.noise:
         noise: dict[str, Any] = {"kind": cell.noise, "rate": cell.rate, "parts": parts}
-        labels = with_noise(labels, class_count=data.class_count, generator=wrong, **noise)
+        labels = with_noise(labels, class_count=data.class_count, generator=noise_rng, **noise)
     watched = (data.test, data.test_labels)
-    held = (data.train, labels, parts, data.class_count)
-    return Task(*held, cell.seed, watched, progress, texts=data.texts)
+    training = (data.train, labels, parts, data.class_count)
+    return Task(*training, cell.seed, watched, progress, texts=data.texts)
 
 
 def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
@@ -63,41 +63,41 @@ def judge(model: Predictor | SeparateModels, data: DataSet, mix: NDArray[np.int6
     """Accuracy and AUC on the test samples, and the accuracy that each client sees.
 
     A client sees the classes it holds: its accuracy is that on test samples in its own mix
-    of classes (``mix``, see `class_mix`), the mean of the classes' recalls with its shares.
+    of classes (``mix``, see `class_mix`), the mean of the classes' recalls, weighted by its shares.
     The AUC is the mean over the classes, each against the rest, by the softmax of the scores.
     """
     members = model.members if isinstance(model, SeparateModels) else [model]
-    right, areas, recalls = zip(*(_judge_one(own, data) for own in members), strict=True)
-    held = mix[mix.sum(axis=1) > 0]
-    own = (held / held.sum(axis=1, keepdims=True) * np.array(recalls)).sum(axis=1)
-    figures = {"accuracy": fmean(right), "auc": fmean(areas), "per_client": own.tolist()}
+    accuracies, areas, recalls = zip(*(_judge_one(member, data) for member in members), strict=True)
+    mixes = mix[mix.sum(axis=1) > 0]
+    scores = (mixes / mixes.sum(axis=1, keepdims=True) * np.array(recalls)).sum(axis=1)
+    figures = {"accuracy": fmean(accuracies), "auc": fmean(areas), "per_client": scores.tolist()}
     if isinstance(model, SeparateModels):
-        figures |= {"clients_deviation": float(np.std(right)), "worst_client": min(right)}
+        figures |= {"clients_deviation": float(np.std(accuracies)), "worst_client": min(accuracies)}
     return figures
 
 
 def _judge_one(model: Predictor, data: DataSet) -> tuple[float, float, NDArray[np.float64]]:
     """Accuracy, AUC and every class's recall."""
-    labels, every = data.test_labels, np.arange(data.class_count)
+    labels, classes = data.test_labels, np.arange(data.class_count)
     scores = model.decision_function(data.test)
-    known = np.asarray(getattr(model, "class_names", every))
+    known = np.asarray(getattr(model, "class_names", classes))
     if scores.shape != (len(labels), len(known)):
         raise InvalidInput(
             f"a model's scores have shape {scores.shape}; expected ({len(labels)}, {len(known)}): "
             "a row for each sample, a column for each class"
         )
-    found = known[np.argmax(scores, axis=1)]
-    # A class that nobody has is scored minus infinity, which orders but cannot be computed with.
+    predicted = known[np.argmax(scores, axis=1)]
     ranked = np.isin(known, labels)
     truth = labels[:, None] == known[ranked]
     posterior = log_softmax(scores[:, ranked].astype(np.float64), axis=1)
+    # A class without training samples may score minus infinity, which roc_auc_score refuses.
     area = roc_auc_score(truth, np.nan_to_num(posterior))
-    recalls = recall_score(labels, found, labels=every, average=None, zero_division=0.0)
-    return float(accuracy_score(labels, found)), float(area), recalls
+    recalls = recall_score(labels, predicted, labels=classes, average=None, zero_division=0.0)
+    return float(accuracy_score(labels, predicted)), float(area), recalls
 
 
 def measure_partition(data: DataSet, cell: Cell, progress: Progress) -> Figures:
-    """Who holds what."""
+    """How many samples of each class every client holds."""
     mix = class_mix(data.train_labels, task_of(data, cell, progress).parts)
     return {**_summarise_mix(mix), "class_mix": mix.tolist()}
 
@@ -110,18 +110,18 @@ def _prepare(data: DataSet, cell: Cell, progress: Progress) -> tuple[Task, safle
 
 
 def measure_ridge(data: DataSet, cell: Cell, progress: Progress) -> Figures:
-    """Test accuracy over the ridge, and what the statistics alone would choose."""
+    """Test accuracy over the ridge, and at the ridges chosen from the statistics alone."""
     task, settings, encoder = _prepare(data, cell, lambda share: progress(0.4 * share))
     statistics, _ = safle.count_clients(task, encoder)
 
-    def accuracy(ridge: float | str, criterion: str = "gcv") -> tuple[float, float]:
+    def try_ridge(ridge: float | str, criterion: str = "gcv") -> tuple[float, float]:
         solution = safle.solve_by(settings, statistics, ridge=ridge, criterion=criterion)
         return solution.ridge, task.accuracy(Model(encoder, solution))
 
-    chosen = {name: accuracy("auto", name) for name in ("gcv", "evidence")}
+    chosen = {name: try_ridge("auto", name) for name in ("gcv", "evidence")}
     curve = []
     for done, octave in enumerate(cell.octaves, start=1):
-        curve.append(list(accuracy(chosen["gcv"][0] * 2.0**octave)))
+        curve.append(list(try_ridge(chosen["gcv"][0] * 2.0**octave)))
         progress(0.5 + 0.5 * done / len(cell.octaves))
     return {
         "accuracy": chosen["gcv"][1],
@@ -135,7 +135,7 @@ def measure_ridge(data: DataSet, cell: Cell, progress: Progress) -> Figures:
 
 
 def measure_unlearning(data: DataSet, cell: Cell, progress: Progress) -> Figures:
-    """Clients leave: their counts are taken back, or everybody else counts again."""
+    """Clients leave: taking back their counts against counting all other clients again."""
     task, settings, encoder = _prepare(data, cell, lambda share: progress(0.5 * share))
     holders = task.holders
     if cell.leaving >= len(holders):
@@ -146,28 +146,28 @@ def measure_unlearning(data: DataSet, cell: Cell, progress: Progress) -> Figures
     order = np.random.default_rng([task.seed, 3]).permutation(len(holders))
 
     def count(chosen: NDArray[np.int64]) -> Statistics:
-        return safle.count_clients(replace(task, parts=[holders[at] for at in chosen]), encoder)[0]
+        return safle.count_clients(replace(task, parts=[holders[i] for i in chosen]), encoder)[0]
 
-    everybody, theirs = count(order), count(order[: cell.leaving])
+    everybody, leaving = count(order), count(order[: cell.leaving])
     begin = time.perf_counter()
-    left = everybody - theirs
+    remaining = everybody - leaving
     removing = time.perf_counter() - begin
     begin = time.perf_counter()
-    again = count(order[cell.leaving :])
+    recounted = count(order[cell.leaving :])
     retraining = time.perf_counter() - begin
     before, after, retrained = (
         Model(encoder, safle.solve_by(settings, statistics))
-        for statistics in (everybody, left, again)
+        for statistics in (everybody, remaining, recounted)
     )
     return {
         "accuracy": task.accuracy(after),
         "accuracy_before": task.accuracy(before),
-        "same_statistics": encode_statistics(left) == encode_statistics(again),
+        "same_statistics": encode_statistics(remaining) == encode_statistics(recounted),
         "same_model": after.to_bytes() == retrained.to_bytes(),
         "digest": after.digest,
         "digest_retrained": retrained.digest,
         "digest_before": before.digest,
-        "samples_removed": theirs.sample_count,
+        "samples_removed": leaving.sample_count,
         "seconds_removing": removing,
         "seconds_retraining": retraining,
     }
@@ -184,9 +184,9 @@ MEASURES: dict[str, Measure] = {
 def _summarise_mix(mix: NDArray[np.int64]) -> dict[str, float]:
     """A partition in figures; means over clients with samples."""
     sizes = mix.sum(axis=1)
-    held = mix[sizes > 0]
+    mixes = mix[sizes > 0]
     return {
         "least_samples": int(sizes.min()),
         "most_samples": int(sizes.max()),
-        "mean_classes": float((held > 0).sum(axis=1).mean()),
+        "mean_classes": float((mixes > 0).sum(axis=1).mean()),
     }

@@ -13,7 +13,7 @@ from safle_lab.experiments.cells import Cell
 from safle_lab.experiments.data import DataSet
 
 FEW_RATES = (0.001, 0.01, 0.1)
-"""Where a method has other settings to choose, or takes long."""
+"""Candidates for methods that have other settings to choose, or take long."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Request:
     Attributes
     ----------
     labels : what identifies it beside the seed: method, scenario, ...
-    cell : what is measured; of a method's settings, those that the experiment fixes
+    cell : the measurement; it has only those settings that the experiment fixes
     tune : whether the method's grid is searched on held-out training samples
-    data : which data set, where there are several
+    data : number of the data set in `Plan.data`
     """
 
     labels: dict[str, Any]
@@ -35,7 +35,7 @@ class Request:
 
 
 class Federation(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many clients, and seeds; fewer for those that take long."""
+    """Number of clients and seeds; ``seeds_of`` has fewer seeds for methods that take long."""
 
     clients: Count = 100
     seeds: Count = 3
@@ -47,12 +47,12 @@ class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes
     ----------
-    held_out : share of the training samples they are chosen on
-    rounds, layers : that candidates get for it
-    judged : of those rounds, the last ones whose mean accuracy decides; a single round says
+    held_out : share of the training samples on which settings are chosen
+    rounds, layers : most rounds and layers with which a candidate is trained
+    judged : number of last rounds whose mean accuracy decides; a single round says
         little where a few clients take part in each
-    grids : candidates in place of a method's own; FedDyn's alphas are those its paper and
-        FedNTD's protocol use
+    grids : candidates in place of a method's own; FedDyn's alphas are those of its
+        paper and of FedNTD's protocol
     """
 
     held_out: Annotated[float, Meta(gt=0, lt=1)] = 0.1
@@ -75,7 +75,7 @@ class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Plan:
-    """Data, who is there, and the requests that several experiments share."""
+    """The data, the federation, and the requests that several experiments share."""
 
     data: Sequence[DataSet]
     federation: Federation
@@ -94,22 +94,22 @@ class Plan:
         seeds: int = 0,
         tune: bool = True,
         data: int = 0,
-        **asked: Any,
+        **cell_fields: Any,
     ) -> Iterator[Request]:
-        """A method in a scenario, for every seed; ``asked`` goes into the cell."""
-        cell = {"clients": 1 if scenario == POOLED else self.federation.clients, **asked}
+        """A method in a scenario, for every seed; ``cell_fields`` go into the cell."""
+        fields = {"clients": 1 if scenario == POOLED else self.federation.clients, **cell_fields}
         count = seeds or self.federation.seeds_of.get(name, self.federation.seeds)
         named = {"method": method_named(name).title, "scenario": scenario, **(labels or {})}
         for seed in range(count):
-            asking = Cell(
-                "method", scenario, seed=seed, method=name, settings=dict(settings or {}), **cell
+            cell = Cell(
+                "method", scenario, seed=seed, method=name, settings=dict(settings or {}), **fields
             )
-            yield Request(named, asking, tune, data)
+            yield Request(named, cell, tune, data)
 
     def pooled(
         self, labels: Mapping[str, Any], seeds: int, name: str = "safle", **more: Any
     ) -> Iterator[Request]:
-        """A method counted in one piece, since who holds what changes nothing; not tuned."""
+        """A method with all samples at one client, as partitions change nothing; not tuned."""
         return self.method(name, POOLED, labels=labels, seeds=seeds, tune=False, **more)
 
 
@@ -120,5 +120,5 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     question: ClassVar[str]
 
     def requests(self, plan: Plan) -> Iterator[Request]:
-        """What it needs measured."""
+        """The figures that the experiment needs."""
         raise NotImplementedError

@@ -47,7 +47,7 @@ Measured = Callable[[Cell, int], Figures]
 
 
 def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> Settings:
-    """Defaults of features files, or of digits (``small``), with the file's in their place.
+    """Defaults for features files, or for digits (``small``), replaced where the file says so.
 
     With a hundred classes or more, table 1 has the paper's scenarios for many classes.
     """
@@ -65,7 +65,7 @@ def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> S
 
 
 def _replace(settings: Settings, given: Mapping[str, Any], where: str) -> Settings:
-    """Settings with ``given``, as TOML has them, in their place; ``where`` begins an error."""
+    """Settings, replaced where ``given`` (parsed TOML) has others; ``where`` begins an error."""
     return as_settings(Settings, _merge(to_mapping(settings), given), where=where)
 
 
@@ -80,11 +80,11 @@ def with_method(settings: Settings, name: str) -> Settings:
     """Settings in which every experiment that compares methods has this one, too."""
     changed = {}
     for experiment in EXPERIMENTS:
-        asked = getattr(settings, experiment)
-        listed = getattr(asked, "methods", (name,))
-        # Several features files are counted in one piece, whoever holds what.
+        table = getattr(settings, experiment)
+        listed = getattr(table, "methods", (name,))
+        # Backbones are compared with all samples at one client: partitions must change nothing.
         if name not in listed and (method_named(name).invariant or experiment != "backbones"):
-            changed[experiment] = structs.replace(asked, methods=(*listed, name))
+            changed[experiment] = structs.replace(table, methods=(*listed, name))
     return structs.replace(settings, **changed)
 
 
@@ -94,38 +94,38 @@ def to_toml(values: Mapping[str, Any]) -> str:
     return text
 
 
-def choose_settings(request: Request, settings: Settings, measured: Measured) -> Row:
+def choose_settings(request: Request, settings: Settings, measure: Measured) -> Row:
     """All settings of the request's method: given ones, then chosen ones, then defaults."""
     method = method_named(request.cell.method)
     given = {**settings.methods.get(method.name, {}), **request.cell.settings}
     chosen: Row = structs.asdict(method.defaults)
     if method.tuned_like and request.tune:
         parent = replace(request.cell, method=method.tuned_like, settings={})
-        inherited = choose_settings(replace(request, cell=parent), settings, measured)
+        inherited = choose_settings(replace(request, cell=parent), settings, measure)
         chosen |= {name: inherited[name] for name in METHODS[method.tuned_like].grid}
     chosen |= given
     grids = settings.tuning.grids.get(method.name, method.grid) if request.tune else {}
     for name, candidates in grids.items():
         if name in given or len(candidates) < 2:
             continue
-        asked = [{**chosen, name: value} for value in candidates]
-        scores = [_score(request, choice, settings, measured) for choice in asked]
-        # The first of equals: the grid's order decides, not the last bit of a mean.
+        choices = [{**chosen, name: value} for value in candidates]
+        scores = [_score(request, choice, settings, measure) for choice in choices]
+        # Of equal scores the first counts: the grid's order decides.
         chosen[name] = candidates[scores.index(max(scores))]
     return chosen
 
 
-def _score(request: Request, choice: Row, settings: Settings, measured: Measured) -> float:
+def _score(request: Request, choice: Row, settings: Settings, measure: Measured) -> float:
     """Accuracy of a candidate on held-out samples, with fewer rounds and fewer layers."""
     tuning, cell = settings.tuning, request.cell
-    shortest = {"rounds": tuning.rounds, "layers": tuning.layers}
-    short = {name: min(choice[name], most) for name, most in shortest.items() if name in choice}
+    limits = {"rounds": tuning.rounds, "layers": tuning.layers}
+    short = {name: min(choice[name], most) for name, most in limits.items() if name in choice}
     method = method_named(cell.method)
     if method.invariant:
         # Where the partition changes nothing, all scenarios share one choice.
         cell = replace(cell, scenario=POOLED, clients=1)
-    asked = replace(cell, seed=0, held_out=tuning.held_out, settings={**choice, **short})
-    figures = measured(asked, request.data)
+    trial = replace(cell, seed=0, held_out=tuning.held_out, settings={**choice, **short})
+    figures = measure(trial, request.data)
     if method.kind == "iterative" and figures.get("curve"):
         return fmean(accuracy for _, accuracy, _ in figures["curve"][-tuning.judged :])
     return float(figures["accuracy"])
@@ -152,13 +152,13 @@ class Runner:
             reached = max(reached, (len(rows) + share) / len(requests))
             progress(reached)
 
-        def measured(cell: Cell, number: int) -> Figures:
+        def measure(cell: Cell, number: int) -> Figures:
             data = self.data[number]
-            found = self.store.find(cell, data)
-            return found or self.store.measure(cell, data, MEASURES[cell.kind], advance)
+            kept = self.store.find(cell, data)
+            return kept or self.store.measure(cell, data, MEASURES[cell.kind], advance)
 
         for request in requests:
-            rows.append(self._row(request, measured))
+            rows.append(self._row(request, measure))
         progress(1.0)
         return self._write(name, self._result(name, experiment, rows))
 
@@ -167,17 +167,17 @@ class Runner:
         path = self.folder / f"{name}.json"
         if not path.exists():
             return
-        found = {one["fingerprint"] for one in read_result(path)["data"]}
-        if not found & {data.fingerprint for data in self.data}:
+        fingerprints = {facts["fingerprint"] for facts in read_result(path)["data"]}
+        if not fingerprints & {data.fingerprint for data in self.data}:
             raise SettingsError(
                 f"{path} has results of other data; choose another folder (--out), or delete it"
             )
 
-    def _row(self, request: Request, measured: Measured) -> Row:
+    def _row(self, request: Request, measure: Measured) -> Row:
         cell = request.cell
         if cell.kind == "method":
-            cell = replace(cell, settings=choose_settings(request, self.settings, measured))
-        figures = measured(cell, request.data)
+            cell = replace(cell, settings=choose_settings(request, self.settings, measure))
+        figures = measure(cell, request.data)
         return {**request.labels, "seed": cell.seed, "settings": cell.settings, **figures}
 
     def _result(self, name: str, experiment: Experiment, rows: Sequence[Row]) -> Row:
@@ -191,7 +191,7 @@ class Runner:
             "data": [data.facts() for data in self.data],
             "settings": {table: settings[table] for table in shown},
             "versions": versions(),
-            "programs": {own: m.program for own, m in METHODS.items() if m.program},
+            "programs": {key: m.program for key, m in METHODS.items() if m.program},
             "seconds": sum(row["wall_seconds"] for row in rows),
             "summary": summarise(rows),
             "rows": list(rows),
@@ -202,7 +202,7 @@ class Runner:
         text = json.dumps(result, indent=1) + "\n"
         atomic.write_text(self.folder / f"{name}.csv", to_csv(result["rows"]))
         atomic.write_text(self.folder / f"{name}.toml", to_toml(result["settings"]))
-        # Last: results are there once this file is.
+        # This file is written last: where it exists, the results are complete.
         atomic.write_text(self.folder / f"{name}.json", text)
         return dict(json.loads(text))
 
@@ -221,13 +221,13 @@ def read_result(path: Path) -> Row:
 
 
 def labels_of(row: Row) -> Row:
-    """What identifies a row, beside its seed: everything before it."""
+    """The labels that identify a row beside its seed: all fields before the seed."""
     names = list(row)
     return {name: row[name] for name in names[: names.index("seed")]}
 
 
 def summarise(rows: Sequence[Row]) -> list[Row]:
-    """Mean and deviation of the accuracy over seeds, and means of what it cost."""
+    """Mean and deviation of the accuracy over seeds, and the means of `MEANS`."""
     groups: dict[str, list[Row]] = {}
     for row in (row for row in rows if "accuracy" in row):
         groups.setdefault(json.dumps(labels_of(row)), []).append(row)
@@ -257,15 +257,15 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
 def to_csv(rows: Sequence[Row]) -> str:
     """One line per row; curves and other lists are in the JSON only.
 
-    Settings follow the figures, under names that do not hide those.
+    Settings follow the figures; a setting with a figure's name gets the prefix ``setting_``.
     """
     plain = []
     for row in rows:
-        beside = {
+        settings = {
             f"setting_{name}" if name in row else name: value
             for name, value in row.get("settings", {}).items()
         }
-        cells = {**row, **beside}.items()
+        cells = {**row, **settings}.items()
         plain.append({n: neutralise(v) for n, v in cells if not isinstance(v, list | tuple | dict)})
     columns = list(dict.fromkeys(name for row in plain for name in row))
     text = io.StringIO()

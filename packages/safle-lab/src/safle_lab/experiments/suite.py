@@ -1,7 +1,7 @@
-"""The paper's tables and figures, and ours: a class each, its settings with their defaults.
+"""The paper's experiments, and ours: each is a class, whose fields are its settings.
 
-The defaults are those of features files; digits.toml says what differs for the built-in
-digits, and a user's file what differs from either.
+The defaults are for features files. digits.toml replaces some of them for the built-in digits,
+and a user's file replaces some of either.
 """
 
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ NEED_TEXTS = tuple(name for name, method in METHODS.items() if method.needs_text
 """Methods that need texts which describe the classes."""
 OURS = ("safle", "safle-smallest", "safle-default")
 PROTOCOL = {"rounds": 200, "participation": 0.1, "epochs": 5, "batch": 50}
-"""Published with FedNTD for CIFAR-10, whose kinds of partition table 1 has."""
+"""FedNTD's published protocol for CIFAR-10; table 1 has its kinds of partition."""
 MANY_CLASSES = ("alpha=0.1", "alpha=0.01", "shards=10", "shards=5")
 """The paper's scenarios of CIFAR-100 and Tiny-ImageNet."""
 
 
 class Table1(Experiment, frozen=True):
-    """Methods x scenarios, and who holds what; ``only`` has scenarios of single methods.
+    """Methods x scenarios, and the partitions; ``only`` gives a method scenarios of its own.
 
     Methods that need texts of the classes take part if the data have such texts.
     """
@@ -138,7 +138,7 @@ class Communication(Experiment, frozen=True):
 
 
 def small_tables() -> Table:
-    """A small encoder, where many models are solved."""
+    """A small encoder, for experiments that solve many models."""
     return {"buckets": 4, "group_size": 2}
 
 
@@ -158,8 +158,8 @@ class Clients(Experiment, frozen=True):
         for method in self.methods:
             coding = self.encoder if method == "safle" else {}
             for count in self.counts:
-                asked: Table = {"labels": {"clients": count}, "clients": count, "seeds": self.seeds}
-                yield from plan.method(method, self.scenario, settings=coding, **asked)
+                case: Table = {"labels": {"clients": count}, "clients": count, "seeds": self.seeds}
+                yield from plan.method(method, self.scenario, settings=coding, **case)
 
 
 class Sparsity(Experiment, frozen=True):
@@ -204,10 +204,10 @@ class Noise(Experiment, frozen=True):
             for method in self.methods:
                 coding = self.encoder if method == "safle" else {}
                 for rate in self.rates:
-                    asked: Table = {"labels": {"noise": kind, "rate": rate}, "seeds": self.seeds}
-                    # Clean labels are the same measurement for every kind, and for others.
+                    case: Table = {"labels": {"noise": kind, "rate": rate}, "seeds": self.seeds}
+                    # Without noise, all kinds share one cell, also with other experiments.
                     noise: Table = {"noise": kind, "rate": rate} if rate else {}
-                    yield from plan.method(method, self.scenario, settings=coding, **asked, **noise)
+                    yield from plan.method(method, self.scenario, settings=coding, **case, **noise)
 
 
 class Ridge(Experiment, frozen=True):
@@ -231,7 +231,7 @@ class Ridge(Experiment, frozen=True):
 
 
 class Unlearning(Experiment, frozen=True):
-    """Clients that leave: their counts taken back, against counting again without them."""
+    """Clients leave: their counts are taken back, against counting again without them."""
 
     title = "Unlearning"
     question = "Is the model without a client the one that never saw it, and what does that cost?"
@@ -247,13 +247,13 @@ class Unlearning(Experiment, frozen=True):
             settings = {**self.encoder, "columns": columns}
             for leaving in self.leaving:
                 for seed in range(self.seeds):
-                    who = (self.scenario, plan.federation.clients, seed)
-                    cell = Cell("unlearning", *who, settings=settings, leaving=leaving)
+                    partition = (self.scenario, plan.federation.clients, seed)
+                    cell = Cell("unlearning", *partition, settings=settings, leaving=leaving)
                     yield Request({"columns_of": columns, "leaving": leaving}, cell)
 
 
 def method_defaults() -> dict[str, Table]:
-    """What features files need of the methods."""
+    """Settings of methods on features files, in place of the methods' own defaults."""
     return {
         **{name: dict(PROTOCOL) for name in (*ITERATIVE, "fednoro", "fedcorr")},
         "moon": {"hidden": 64, **PROTOCOL},
@@ -262,7 +262,7 @@ def method_defaults() -> dict[str, Table]:
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of all experiments: shared ones, those of methods, and a table for each."""
+    """Settings of all experiments: shared ones, those of methods, and a table per experiment."""
 
     federation: Federation = field(default_factory=Federation)
     tuning: Tuning = field(default_factory=Tuning)
@@ -280,4 +280,4 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 EXPERIMENTS = Settings.__struct_fields__[3:]
-"""Their names, in the order of the report."""
+"""Names of the experiments, in the order of the report."""

@@ -56,7 +56,7 @@ def write_report(folder: Path, output: Path) -> list[str]:
 
 
 def _section_of(result: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What the template shows of an experiment."""
+    """An experiment as the template shows it."""
     name = result["experiment"]
     try:
         return {

@@ -66,12 +66,12 @@ def backbones(result: Result, paper: Paper) -> Blocks:
     )
     if not paper.backbones:
         return [ours]
-    theirs = Table.of(
+    published = Table.of(
         f"The paper's, on {paper.dataset}.",
         [{"name": name, "AFL": a, "SAFLe": s} for name, (a, s) in paper.backbones.items()],
         {"backbone": column("name"), **{m: column(m, ".2f") for m in ("AFL", "SAFLe")}},
     )
-    return [ours, theirs]
+    return [ours, published]
 
 
 def sparsity(result: Result, _paper: Paper) -> Blocks:

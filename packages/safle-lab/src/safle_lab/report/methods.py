@@ -26,7 +26,7 @@ from safle_lab.report.rows import (
 
 
 def table1(result: Result, paper: Paper) -> Blocks:
-    """Methods x scenarios beside the paper's, and who holds what."""
+    """Methods x scenarios beside the paper's figures, and the partitions."""
     lines = result["summary"]
     scenarios = distinct(lines, "scenario")
 
@@ -35,19 +35,21 @@ def table1(result: Result, paper: Paper) -> Blocks:
 
     def accuracy(scenario: str) -> Show:
         def show(row: Row) -> str | Cell:
-            own = matching(of_method(row), scenario=scenario)
-            theirs = paper.table1(row["method"], scenario)
+            measured = matching(of_method(row), scenario=scenario)
+            published = paper.table1(row["method"], scenario)
             best = max(line["accuracy"] for line in matching(lines, scenario=scenario))
             return (
-                show_score(own[0], theirs, strong=own[0]["accuracy"] == best) if own else "not run"
+                show_score(measured[0], published, strong=measured[0]["accuracy"] == best)
+                if measured
+                else "not run"
             )
 
         return show
 
     def models(row: Row) -> str:
-        own = of_method(row)
-        digests = {digest for line in own for digest in line["digests"]}
-        same = len(own) > 1 and len(digests) <= max(line["seeds"] for line in own)
+        measured = of_method(row)
+        digests = {digest for line in measured for digest in line["digests"]}
+        same = len(measured) > 1 and len(digests) <= max(line["seeds"] for line in measured)
         return "same bytes" if same else f"{len(digests)} model{'s' * (len(digests) > 1)}"
 
     table = Table.of(
@@ -68,13 +70,13 @@ def table1(result: Result, paper: Paper) -> Blocks:
 def _caption(lines: Rows, scenarios: Sequence[str], paper: Paper) -> str:
     """The caption of table 1; it names only figures that were measured."""
     methods = distinct(lines, "method")
-    several = any(line["seeds"] > 1 for line in lines)
-    parts = ["Top-1 accuracy in percent" + ", mean ± deviation over seeds" * several]
+    has_deviations = any(line["seeds"] > 1 for line in lines)
+    parts = ["Top-1 accuracy in percent" + ", mean ± deviation over seeds" * has_deviations]
     if len(methods) > 1:
         parts[0] += ", the best in bold"
     if any("auc" in line for line in lines):
         parts.append("AUC is the mean over classes, each against the rest")
-    if any(paper.table1(one, where) is not None for one in methods for where in scenarios):
+    if any(paper.table1(name, case) is not None for name in methods for case in scenarios):
         parts.append("the paper's own figures are in small print")
     return "; ".join([*parts, "bytes are per client"]) + "."
 
@@ -83,19 +85,19 @@ def _each_client(rows: Rows, scenarios: Sequence[str]) -> list[Chart]:
     """Accuracy at every client, worst first, a chart for every scenario."""
     charts = []
     for scenario in scenarios:
-        own = [row for row in matching(rows, scenario=scenario, seed=0) if "per_client" in row]
+        shown = [row for row in matching(rows, scenario=scenario, seed=0) if "per_client" in row]
         series = [
-            Series(row["method"], range(1, len(seen) + 1), seen)
-            for row in own
-            for seen in [[100 * share for share in sorted(row["per_client"])]]
+            Series(row["method"], range(1, len(accuracies) + 1), accuracies)
+            for row in shown
+            for accuracies in [[100 * share for share in sorted(row["per_client"])]]
         ]
         if series:
             caption = (
                 f"Accuracy at every client, {in_words(scenario)}: on test samples in the client's "
                 "own mix of classes, worst first."
             )
-            if alone := [row["method"] for row in own if "worst_client" in row]:
-                caption += f" {' and '.join(alone)}: every client with its own model."
+            if separate := [row["method"] for row in shown if "worst_client" in row]:
+                caption += f" {' and '.join(separate)}: every client with its own model."
             charts.append(Chart(caption, "clients", ACCURACY, series))
     return charts
 
@@ -128,9 +130,9 @@ def rounds(result: Result, _paper: Paper) -> Blocks:
     """Accuracy over rounds."""
     scenario = in_words(result["settings"]["rounds"]["scenario"])
     series = draw_curves(result["rows"], 0)
-    bands = "; bands are deviations over seeds" * any(len(one.deviation) for one in series)
+    bands = "; bands are deviations over seeds" * any(len(line.deviation) for line in series)
     caption = f"Accuracy after so many rounds, {scenario}{bands}."
-    many = max(max(one.x) for one in series) > MANY_ROUNDS
+    many = max(max(line.x) for line in series) > MANY_ROUNDS
     return [Chart(caption, "rounds", ACCURACY, series, log_base=10 if many else 0)]
 
 
@@ -194,10 +196,10 @@ def noise(result: Result, _paper: Paper) -> Blocks:
     ]
     rates = distinct(lines, "rate")
 
-    def at(rate: float) -> Show:
+    def score_at(rate: float) -> Show:
         def show(row: Row) -> str | Cell:
-            own = matching(lines, noise=row["noise"], method=row["method"], rate=rate)
-            return show_score(own[0]) if own else "not run"
+            measured = matching(lines, noise=row["noise"], method=row["method"], rate=rate)
+            return show_score(measured[0]) if measured else "not run"
 
         return show
 
@@ -211,7 +213,7 @@ def noise(result: Result, _paper: Paper) -> Blocks:
         {
             "method": column("method"),
             "noise": column("noise"),
-            **{f"ρ = {rate:g}": at(rate) for rate in rates},
+            **{f"ρ = {rate:g}": score_at(rate) for rate in rates},
         },
     )
     return [*charts, table]

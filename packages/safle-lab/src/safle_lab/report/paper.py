@@ -31,27 +31,27 @@ class Paper:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Paper:
-        """For the data that results are about."""
+        """The paper's figures for the data that results are about."""
         dataset = _recognise(set(data["classes"]), f"{data['name']} {data['source']}".lower())
         if not dataset:
             return cls()
         text = resources.files(__package__).joinpath("paper.toml").read_text("utf-8")
         figures = parse_toml(text, "paper.toml")
-        own = figures[dataset]
+        section = figures[dataset]
         return cls(
             dataset,
-            own["analytic"],
+            section["analytic"],
             {
                 (method, scenario): accuracy
-                for scenario, line in own["iterative"].items()
+                for scenario, line in section["iterative"].items()
                 for method, accuracy in zip(figures["iterative"], line, strict=True)
             },
             {
                 (strategy, buckets): accuracy
-                for strategy, line in own["bucketing"].items()
+                for strategy, line in section["bucketing"].items()
                 for buckets, accuracy in zip(figures["buckets"], line, strict=True)
             },
-            {name: (afl, safle) for name, (afl, safle) in own["backbones"].items()},
+            {name: (afl, safle) for name, (afl, safle) in section["backbones"].items()},
         )
 
     def table1(self, method: str, scenario: str) -> float | None:
@@ -60,7 +60,7 @@ class Paper:
 
 
 def _recognise(classes: set[str], words: str) -> str:
-    """Which of the paper's data sets these classes are of."""
+    """The name of the paper's data set with these classes; "" for any other."""
     if len(classes) == 10 and {"airplane", "frog", "truck"} <= classes:
         return "CIFAR-10"
     if len(classes) == 100 and "cifar" in words:
@@ -108,7 +108,7 @@ REMARKS: dict[str, dict[str, str]] = {
 
 
 def remarks_on(result: Result) -> list[str]:
-    """The remarks on what an experiment's results hold."""
+    """The remarks that apply to an experiment's results."""
     rows = result["rows"]
     titles = distinct(rows, "method")
     kinds = [method.kind for method in METHODS.values() if method.title in titles]
@@ -117,8 +117,8 @@ def remarks_on(result: Result) -> list[str]:
         # The remark on analytic methods compares scenarios.
         present.discard("analytic")
     remarks = REMARKS.get(result["experiment"], {})
-    own = _protocol_remarks(rows) if result["experiment"] == "table1" else []
-    return [text for needed, text in remarks.items() if needed in present] + own
+    protocols = _protocol_remarks(rows) if result["experiment"] == "table1" else []
+    return [text for needed, text in remarks.items() if needed in present] + protocols
 
 
 def _protocol_remarks(rows: Rows) -> list[str]:

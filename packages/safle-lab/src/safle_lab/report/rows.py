@@ -40,7 +40,7 @@ class Table:
 
     @classmethod
     def of(cls, caption: str, rows: Rows, columns: Mapping[str, Show]) -> Table:
-        """A table with a column for every title and how it shows a row."""
+        """A table; ``columns`` maps every title to the function that shows a row."""
         shown = [[show(row) for show in columns.values()] for row in rows]
         cells = [[Cell(c) if isinstance(c, str) else c for c in line] for line in shown]
         return cls(caption, list(columns), cells)
@@ -96,10 +96,10 @@ def draw_lines(lines: Rows, label: str, x: str) -> list[Series]:
     """A line for every value of ``label``: accuracy over the column ``x``."""
     series = []
     for value in distinct(lines, label):
-        own = matching(lines, **{label: value})
-        spread = [100 * line["deviation"] for line in own] if own[0]["seeds"] > 1 else ()
-        accuracies = [100 * line["accuracy"] for line in own]
-        series.append(Series(str(value), [line[x] for line in own], accuracies, spread))
+        members = matching(lines, **{label: value})
+        spread = [100 * line["deviation"] for line in members] if members[0]["seeds"] > 1 else ()
+        accuracies = [100 * line["accuracy"] for line in members]
+        series.append(Series(str(value), [line[x] for line in members], accuracies, spread))
     return series
 
 
@@ -107,11 +107,11 @@ def draw_curves(rows: Rows, place: int, scale: float = 1.0) -> list[Series]:
     """A line for every method: mean accuracy over seeds against a column of its curve."""
     series = []
     for method in distinct(rows, "method"):
-        own = [row["curve"] for row in matching(rows, method=method) if "encoder" not in row]
-        if own:
-            length = min(len(curve) for curve in own)
-            values = 100 * np.array([[point[1] for point in curve[:length]] for curve in own])
-            x = [point[place] * scale for point in own[0][:length]]
-            spread = values.std(axis=0, ddof=1) if len(own) > 1 else ()
+        curves = [row["curve"] for row in matching(rows, method=method) if "encoder" not in row]
+        if curves:
+            length = min(len(curve) for curve in curves)
+            values = 100 * np.array([[point[1] for point in curve[:length]] for curve in curves])
+            x = [point[place] * scale for point in curves[0][:length]]
+            spread = values.std(axis=0, ddof=1) if len(curves) > 1 else ()
             series.append(Series(method, x, values.mean(axis=0), spread))
     return series
