@@ -93,7 +93,10 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
 
 
 def set_aside(output: Path) -> None:
-    """Move old results away: an old model must not pass for that of a run that failed."""
+    """Move old results away, or delete them if there is no model among them.
+
+    An old model must not pass for that of a run that failed.
+    """
     output.mkdir(parents=True, exist_ok=True)
     earlier, kept = output / EARLIER, (output / MODEL).exists()
     if kept:

@@ -33,15 +33,15 @@ COUNTS, PAGE = "evaluation.eval", "evaluation.html"
 
 
 class Task(Protocol):
-    """What clients are asked for, and who takes it."""
+    """What nodes are asked for, and what is done with their answers."""
 
     question: airlock.Question
 
     def names(self) -> Collection[str]:
-        """Clients whose answers have been taken, in this run or before."""
+        """Clients, or keyholders, whose answers have been accepted, in this run or before."""
 
     def take(self, client: str, data: bytes) -> tuple[int, str]:
-        """Samples and digest of an answer that is taken; a `SafleError` refuses it."""
+        """Accept an answer, and return its samples and digest; a `SafleError` refuses it."""
 
 
 class CountTask:

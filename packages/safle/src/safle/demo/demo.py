@@ -51,7 +51,7 @@ Announce = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Result:
-    """One method's line of the table; ``digests`` are of models from other splits of the data."""
+    """One method's line of the table; ``digests`` of its model by each way to split and add."""
 
     method: str
     accuracy: float
@@ -86,17 +86,18 @@ def run_demo(
     announce(
         f"{len(data.train):,} handwritten digits are dealt out to {clients} clients, very "
         f"unequally: one holds {max(sizes)} of them, {sizes.count(0)} hold none. Each has a file "
-        "of its own. Three encoders go through the same round with them."
+        "of its own. The whole federation runs three times, with another encoder each time."
     )
     results = []
     for method in (AFL, SAFLE, DEFAULT):
         result, model, curve = _federate(method, folder, tables, data)
         results.append(result)
         announce(_summarise(result))
-    announce(
-        "The same digits at one client, and the same files in another order, give the same models, "
-        "byte for byte. So does a sum under masks, which the server could not read."
-    )
+    if all(result.same_model for result in results):
+        announce(
+            "The same digits at one client, and the same files in another order, give the same "
+            "models, byte for byte. So do sums under masks, which the server could not read."
+        )
     settings = {"clients": clients, "alpha": alpha, "seed": seed, "test_samples": len(data.test)}
     content = {"settings": settings, "results": [asdict(result) for result in results]}
     atomic.write_text(output / "results.json", json.dumps(content, indent=2) + "\n")
@@ -164,8 +165,8 @@ def _federate(
 def _add_under_masks(
     encoder: Encoder, sent: Sequence[Path], head: Head, data: Digits
 ) -> dict[str, str]:
-    """The digest of a private round's model, with two keyholders."""
-    # Masked sums are sent whole: with the paper's encoder, 30 MB from every client.
+    """The digest of the model of a private round, by its name; empty if there is none."""
+    # With the paper's encoder, the only one with experts, every client would send 30 MB.
     if encoder.layout.experts or len(sent) < 2:
         return {}
     classes = sorted({*data.train_labels.tolist()})

@@ -68,7 +68,7 @@ class Layout:
     dense_limits : the least and the largest integer of each dense column, by default those of
         int16. A column whose two limits are equal is constant.
     dense_norms : ``(first, last, most)``: in every sample, the dense columns first to last - 1
-        form a vector of length at most ``most``
+        form a vector whose Euclidean norm is at most ``most``
     by_class : ``(first, after)``: the products of the dense columns first to after - 1, with a
         constant among them, are also counted for each class; (0, 0) if none are
     units : how many of the last dense columns are random features: the solver may give them a

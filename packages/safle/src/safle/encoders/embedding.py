@@ -229,9 +229,9 @@ class EmbeddingEncoder(Encoder):
 
 
 def default_buckets(feature_dim: int) -> int:
-    """8 buckets per feature, halved until two columns per digit stay affordable."""
+    """8 buckets per feature, halved until there are at most 12,288 in all."""
     buckets = DEFAULT_BUCKETS
-    while buckets > 1 and 2 * buckets * feature_dim > 2 * DEFAULT_EMBEDDING_DIM:
+    while buckets > 1 and buckets * feature_dim > DEFAULT_EMBEDDING_DIM:
         buckets //= 2
     return buckets
 

@@ -82,7 +82,7 @@ def as_labels(labels: ArrayLike, sample_count: int) -> NDArray[Any]:
     if array.dtype.kind == "O" and all(isinstance(label, str) for label in array):
         array = array.astype(str)
     elif array.dtype.kind == "U" and isinstance(labels, list | tuple):
-        # NumPy turns the integers of a mixed list into strings.
+        # Refuse a list of integers and strings: NumPy has made strings of all of them.
         as_class_names([*{*labels}])
     if array.dtype.kind == "f":
         # Beyond 2**53 neighbouring integers share one float64; NaN is not equal to itself.
@@ -195,7 +195,10 @@ def as_names(names: Any, feature_dim: int) -> tuple[str, ...]:
 def find_places(
     expected: Sequence[str], found: Sequence[str], *, where: str, advice: str = IGNORE_ADVICE
 ) -> list[int]:
-    """The position in ``found`` of each name of ``expected``; `TableError` for any other name."""
+    """The position in ``found`` of each name of ``expected``.
+
+    `TableError` if names are missing, unknown or there twice.
+    """
     missing = {*expected} - {*found}
     unknown = {*found} - {*expected}
     repeated = [name for name, times in Counter(found).items() if times > 1]

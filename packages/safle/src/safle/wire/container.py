@@ -1,7 +1,7 @@
 """The container of every safle file that travels: magic, version, digest, header, sections.
 
-Byte by byte in docs/wire-format.md. Reading allocates nothing whose size has not been
-checked against the file, the limit and what the header's own shapes imply.
+Byte by byte in docs/wire-format.md. Reading checks every size against the file,
+the limit and the shapes in the header before it allocates memory.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ MOST_RAW_BYTES = 1 << 62
 COMPRESSION = zstandard.ZstdCompressionParameters(
     window_log=17, hash_log=8, min_match=7, strategy=zstandard.STRATEGY_FAST
 )
-"""Sections have few repeats, only skewed bytes: a compressor that hardly searches is faster than
-level 1, and its output smaller."""
+"""Sequences of bytes rarely repeat, but some bytes are far more frequent than others: a compressor
+that hardly searches for repeats is faster than level 1, and its output is smaller."""
 
 _PREFIX = struct.Struct("<8sHHI32s")
 _SEAL_BYTES = 32
@@ -245,7 +245,7 @@ def peek_kind(path: StrPath) -> str | None:
 
 @contextmanager
 def _naming_missing(path: StrPath) -> Iterator[None]:
-    """Make the error of a missing file name its path, also for an address such as s3://."""
+    """Put the path into the error of a missing file, also for an address such as s3://."""
     try:
         yield
     except FileNotFoundError as error:

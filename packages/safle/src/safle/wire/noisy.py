@@ -52,7 +52,7 @@ def _restore(opened: container.Container, space: CodeSpace | None = None) -> Noi
     for name in SECTIONS:
         place = getattr(free, name)
         released[place] = sections.read(name, (place.stop - place.start,))
-    # The writer raises counts below 1 to 1, so that one release has one digest.
+    # `NoisyStatistics.of` raises counts below 1 to 1, so that one release has one digest.
     if (released[free.counts] < 1).any():
         raise WireError("a class counts less than one sample; expected at least 1")
     sections.finish()
