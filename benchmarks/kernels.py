@@ -20,6 +20,7 @@ from benchmarks.products import BARS, PER_CYCLE, VECTOR_BYTES
 from benchmarks.report import Bar, Outcome
 from benchmarks.settings import Settings
 from safle import _native
+from safle.encoders.codes import Layout
 from safle.encoders.linear import fix
 from safle.encoders.random_features import LANES, encode_units
 from safle.model import scores as scoring
@@ -131,12 +132,12 @@ def _measure(repeats: int, small: int, cycles: float, memory: float) -> tuple[li
     rates.append(Rate("units of 8 terms", "B", read / seconds, loads, "loads"))
 
     steps = generator.integers(-(2**20), 2**20, (units, 10))
-    weights, scores = scoring.split(steps), np.zeros((samples, 10))
-    seconds = best(
-        lambda: scoring.add_scores(scores, dense, features + 1, weights, most=15, step=1.0),
-        repeats,
-    )
-    multiplied = samples * weights.size
+    layout = Layout(dense_scales=(4,) * units, dense_limits=((0, 15),) * units)
+    weighing = scoring.DenseScores(layout, steps.astype(np.float32), 1.0)
+    codes, scores = np.ascontiguousarray(dense[:, features + 1 :]), np.zeros((samples, 10))
+    seconds = best(lambda: weighing.add(scores, codes), repeats)
+    # A weight is multiplied as two halves.
+    multiplied = samples * 2 * steps.size
     rates.append(
         Rate(
             "scores of units, 10 classes", "op", multiplied / seconds, loads / 2, "multiplications"

@@ -200,6 +200,17 @@ def test_the_bitmap_must_not_go_beyond_the_last_code():
         refuse(forged.to_bytes())
 
 
+@pytest.mark.parametrize("one", [True, 1.0])
+def test_a_layout_has_one_text(one):
+    """In Python 1 equals true and 1.0: one contribution would have two digests."""
+    data = fixed_data("linear")
+    forged = Forgery.of(encode_statistics(data.count()))
+    assert forged.header["layout"]["limits"][1][1] == 1
+    forged.header["layout"]["limits"][1][1] = one
+    with pytest.raises((WireError, EncoderMismatch), match="layout"):
+        decode_statistics(forged.to_bytes(), space=data.encoder.space)
+
+
 def test_a_layout_that_is_not_the_encoders_is_refused_when_used():
     data = fixed_data("linear")
     true = data.count()

@@ -209,16 +209,21 @@ def check_space(header: SpaceHeader, space: CodeSpace | None, limit: int) -> Cod
         raise WireError("the fingerprint is not 64 hexadecimal digits")
     if space is not None:
         require_type("space", space, CodeSpace, advice="such as encoder.space")
-        # Compare layouts in their written form, before we build one whose size the file decides.
-        same_layout = header.layout == space.layout.to_json()
+        # Compare layouts as texts, before we build one whose size the file decides: in Python,
+        # true equals 1, and one contribution would have two digests.
+        same_layout = _text_of(space.layout) == container.canonical(header.layout)
         space.require_encoder(header.fingerprint, same_layout=same_layout)
     most = min(limit // LAYOUT_BYTES, MAX_EXPERTS)
     layout = space.layout if space else Layout.from_json(header.layout, most=most)
-    if layout.to_json() != header.layout:
+    if _text_of(layout) != container.canonical(header.layout):
         raise WireError("the layout is not written in its shortest form")
     if as_class_names(header.classes) != tuple(header.classes):
         raise WireError("the class names are not in ascending order")
     return CodeSpace(header.fingerprint, layout)
+
+
+def _text_of(layout: Layout) -> bytes:
+    return container.canonical(layout.to_json())
 
 
 def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
