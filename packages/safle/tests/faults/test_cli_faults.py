@@ -92,7 +92,7 @@ def start(
     ("arguments", "said"),
     [
         (["sum", "a.stats", "foreign.stats"], "foreign.stats: counted with encoder"),
-        (["sum", "a.stats", "b.stats", "a.stats"], "the contribution of 'a.stats' already"),
+        (["sum", "a.stats", "b.stats", "a.stats"], "came from 'a.stats' already"),
         (["sum", "a.stats", "damaged.stats"], "damaged.stats: "),
         (["sum", "a.stats", "nosuch.stats"], "nosuch.stats: No such file"),
         (["count", "good.npz", *ENCODER, "--labels", "short.npy"], "593 labels for 600 rows"),
