@@ -147,16 +147,16 @@ def _range(setting: Any) -> str:
         return ", ".join(f"`{choice}`" for choice in setting.choices)
     if setting.type is bool:
         return "`True`, `False`"
-    if setting.least is None:
+    if setting.minimum is None:
         return ""
     most = (
         ""
-        if setting.most is None
-        else f"2^{setting.most.bit_length()} − 1"
-        if setting.most >> 62
-        else f"{setting.most:,}"
+        if setting.maximum is None
+        else f"2^{setting.maximum.bit_length()} − 1"
+        if setting.maximum >> 62
+        else f"{setting.maximum:,}"
     )
-    return f"{setting.least} to {most}" if most else f"from {setting.least}"
+    return f"{setting.minimum} to {most}" if most else f"from {setting.minimum}"
 
 
 def _files() -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.basics import readable, require, split_names
+from safle.basics import readable, require_package, split_names
 from safle.cli import (
     COUNT,
     FILE,
@@ -189,7 +189,7 @@ def simulate(
     """
     # Flower sets the level of its log when it is first imported, so that comes before. Every
     # client's fate is in the report; line by line it would break the progress bar.
-    require("flwr.app", "safle-flower", "a simulation")
+    require_package("flwr.app", "safle-flower", "a simulation")
     logging.getLogger("flwr").setLevel(logging.ERROR)
     from safle_flower.simulation import simulate as run_simulation
 

@@ -68,5 +68,5 @@ def test_the_error_is_the_callers():
 
 def test_fields_are_described_once():
     units = describe(Outer)["units"]
-    assert (units.help, units.least, units.most, units.type) == ("How many.", 1, 9, int)
+    assert (units.help, units.minimum, units.maximum, units.type) == ("How many.", 1, 9, int)
     assert describe(Outer)["head"].choices == ("least-squares", "quadratic")

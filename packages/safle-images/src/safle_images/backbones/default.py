@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from safle.basics import atomic, reason_of, require
+from safle.basics import atomic, reason_of, require_package
 from safle.errors import BackboneError
 from safle_images.backbones.preprocessing import Preprocessing
 
@@ -67,7 +67,7 @@ def build_default() -> Any:
     """The whole classifier in torch, with its published weights, ready to run."""
     from safle_images.backbones.loading import digest_of
 
-    torch = require("torch", "safle-images[export]", f"exporting {DEFAULT}")
+    torch = require_package("torch", "safle-images[export]", f"exporting {DEFAULT}")
     path = find_weights()
     if path is None or importlib.util.find_spec("efficientnet_lite_pytorch") is None:
         raise BackboneError(f"{DEFAULT} is not installed; run: {INSTALL}")
@@ -77,7 +77,7 @@ def build_default() -> Any:
             f"{path}: its SHA-256 is {digest[:16]}…, expected {DIGEST[:16]}…; the file is damaged "
             "or another one: reinstall its package"
         )
-    library = require("efficientnet_lite_pytorch", "efficientnet_lite_pytorch", DEFAULT)
+    library = require_package("efficientnet_lite_pytorch", "efficientnet_lite_pytorch", DEFAULT)
     network = library.EfficientNet.from_name("efficientnet-lite0")
     try:
         # Nothing in the file is executed.

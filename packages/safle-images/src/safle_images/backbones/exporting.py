@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics import atomic, reason_of, require
+from safle.basics import atomic, reason_of, require_package
 from safle.errors import BackboneError
 from safle_images.backbones.default import DEFAULT, PREPROCESSING, build_default, features_of
 from safle_images.backbones.loading import (
@@ -100,7 +100,7 @@ def export_backbone(module: Any, preprocessing: Preprocessing, path: Path) -> fl
     BackboneError
         torch cannot export the network, or the file gives other features.
     """
-    torch = require("torch", "safle-images[export]", "exporting a network")
+    torch = require_package("torch", "safle-images[export]", "exporting a network")
     module = module.eval()
     try:
         export_module(module, preprocessing.crop, path)
@@ -186,7 +186,7 @@ def open_timm(name: str, note: Callable[[str], None]) -> tuple[Any, Preprocessin
     name : as ``timm.create_model`` takes it: ``resnet18.tv_in1k``, ``local-dir:FOLDER``
     note : called with remarks for the user
     """
-    timm = require("timm", "safle-images[export]", "exporting a network of timm")
+    timm = require_package("timm", "safle-images[export]", "exporting a network of timm")
     try:
         network = timm.create_model(name, pretrained=True, num_classes=0).eval()
     except Exception as error:  # timm, the hub's client and torch share no base of their errors

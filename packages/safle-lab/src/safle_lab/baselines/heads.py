@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics import require
+from safle.basics import require_package
 from safle_lab.baselines.base import Features, message
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ else:
         """torch, imported when it is first used: methods are listed without it."""
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(require("torch", "safle-lab[torch]", "training iterative methods"), name)
+            module = require_package("torch", "safle-lab[torch]", "training iterative methods")
+            return getattr(module, name)
 
     torch = _Torch()
 

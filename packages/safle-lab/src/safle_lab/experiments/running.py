@@ -23,7 +23,7 @@ from safle.basics import (
     neutralise,
     parse_toml,
     read_toml,
-    require,
+    require_package,
     to_mapping,
 )
 from safle.demo import POOLED
@@ -90,7 +90,7 @@ def with_method(settings: Settings, name: str) -> Settings:
 
 def to_toml(values: Mapping[str, Any]) -> str:
     """Settings as TOML."""
-    text: str = require("tomli_w", "safle-lab", "writing settings").dumps(values)
+    text: str = require_package("tomli_w", "safle-lab", "writing settings").dumps(values)
     return text
 
 

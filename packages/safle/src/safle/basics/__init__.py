@@ -6,7 +6,7 @@ from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
     from safle.basics import atomic as atomic
-    from safle.basics.doors import require as require
+    from safle.basics.doors import require_package as require_package
     from safle.basics.memory import readable as readable
     from safle.basics.places import parse_toml as parse_toml
     from safle.basics.places import read_toml as read_toml

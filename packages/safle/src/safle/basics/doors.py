@@ -45,15 +45,15 @@ def _public_names(path: Path) -> dict[str, str]:
     }
 
 
-def require(module: str, requirement: str, purpose: str) -> Any:
+def require_package(module: str, requirement: str, purpose: str) -> Any:
     """The module of an optional package; `MissingExtra` if it is not installed.
 
     A package that is installed but cannot be imported (it was built for another version of torch)
     raises a `SafleError` that says so.
 
-    >>> require("json", "safle[plots]", "an example").loads("[1]")
+    >>> require_package("json", "safle[plots]", "an example").loads("[1]")
     [1]
-    >>> require("no_such_package", "safle[plots]", "an example")  # doctest: +ELLIPSIS
+    >>> require_package("no_such_package", "safle[plots]", "an example")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     safle.errors.MissingExtra: an example needs no_such_package, which is not installed; ...
     """

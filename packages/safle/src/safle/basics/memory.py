@@ -26,7 +26,7 @@ def readable(size: float) -> str:
     return f"{size:.1f} TB"
 
 
-def require(size: int, *, purpose: str, advice: str) -> None:
+def require_free_memory(size: int, *, purpose: str, advice: str) -> None:
     """Raise `NotEnoughMemory` if ``size`` bytes are more than this machine has free."""
     # Imported here: ``--help`` does not need it.
     import psutil

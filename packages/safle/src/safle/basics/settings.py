@@ -1,6 +1,6 @@
 """Settings from outside: a mapping (TOML, a JSON header, options) -> a frozen Struct.
 
-A kind of settings is a `msgspec.Struct` whose fields carry their types and limits; `as_settings`
+Settings are a `msgspec.Struct` whose fields carry their types and limits; `as_settings`
 is the one place that checks a mapping against them, and says what was found where, and what was
 expected. `describe` lists the fields for commands and documentation, so nothing lists them twice.
 """
@@ -27,17 +27,17 @@ LONGEST_SHOWN = 60
 
 
 def as_settings(
-    kind: type[S],
+    settings_type: type[S],
     given: Any,
     *,
     where: str = "",
     error: type[SafleError] = SettingsError,
 ) -> S:
-    """``given``, a mapping, as a value of ``kind``; ``error`` says where it is wrong, and how.
+    """A mapping, ``given``, as settings of a type; ``error`` says where it is wrong, and how.
 
     Parameters
     ----------
-    kind : a `msgspec.Struct`, with ``forbid_unknown_fields`` if unknown names are mistakes
+    settings_type : a `msgspec.Struct`, with ``forbid_unknown_fields`` if unknown names are mistakes
     where : the beginning of a message: which mapping it is
 
     Examples
@@ -59,18 +59,18 @@ def as_settings(
     safle.errors.SettingsError: unknown setting 'bin'; expected some of bins, spacing
     """
     plain = _plain(given)
-    if is_dataclass(kind) and isinstance(plain, dict):
+    if is_dataclass(settings_type) and isinstance(plain, dict):
         # msgspec ignores names that a dataclass does not have.
-        known = [field.name for field in fields(kind)]
+        known = [field.name for field in fields(settings_type)]
         if unknown := [name for name in plain if name not in known]:
             expected = ", ".join(known)
             raise error(f"{where}unknown setting {unknown[0]!r}; expected some of {expected}")
     try:
-        return msgspec.convert(plain, kind)
+        return msgspec.convert(plain, settings_type)
     except msgspec.ValidationError as problem:
         if isinstance(problem.__cause__, SafleError):
             raise type(problem.__cause__)(f"{where}{problem.__cause__}") from None
-        raise error(where + _explain(str(problem), kind, plain)) from None
+        raise error(where + _explain(str(problem), settings_type, plain)) from None
 
 
 def to_mapping(settings: Any) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def to_mapping(settings: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Setting:
-    """One field of a kind of settings, for people.
+    """One field of settings, for people.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Setting:
 
     Examples
     --------
-    >>> Setting("bins", int, 8, "Equal bins.", least=1).least
+    >>> Setting("bins", int, 8, "Equal bins.", minimum=1).minimum
     1
     """
 
@@ -102,24 +102,24 @@ class Setting:
     type: type[Value]
     default: Value | None
     help: str = ""
-    least: int | None = None
-    most: int | None = None
+    minimum: int | None = None
+    maximum: int | None = None
     choices: tuple[Value, ...] = ()
     chosen: str = ""
 
 
-def describe(kind: type[Any]) -> dict[str, Setting]:
-    """The fields of a kind of settings, by name.
+def describe(settings_type: type[Any]) -> dict[str, Setting]:
+    """The fields of a type of settings, by name.
 
     Examples
     --------
     >>> from typing import Annotated
     >>> meta = msgspec.Meta(ge=1, description="Equal bins.")
     >>> Grid = msgspec.defstruct("Grid", [("bins", Annotated[int, meta], 8)])
-    >>> describe(Grid)["bins"].help, describe(Grid)["bins"].least
+    >>> describe(Grid)["bins"].help, describe(Grid)["bins"].minimum
     ('Equal bins.', 1)
     """
-    return {field.name: _setting(field) for field in _fields(inspect.type_info(kind))}
+    return {field.name: _setting(field) for field in _fields(inspect.type_info(settings_type))}
 
 
 def _setting(field: inspect.Field) -> Setting:
@@ -159,13 +159,13 @@ def _plain(value: Any) -> Any:
     return [*map(_plain, value)] if isinstance(value, list | tuple) else value
 
 
-def _explain(message: str, kind: type[Any], given: Any) -> str:
+def _explain(message: str, settings_type: type[Any], given: Any) -> str:
     """What msgspec says, with the name of the setting, what was found and what was expected."""
     problem = _PROBLEM.fullmatch(message)
     assert problem is not None, "the pattern takes any text"
     text, path = problem["text"], problem["path"] or ""
     name = path.removeprefix(".")
-    expected, found = inspect.type_info(kind), given
+    expected, found = inspect.type_info(settings_type), given
     for key, index in _STEP.findall(path):
         expected = _inside(expected, key)
         found = found[key] if key and isinstance(found, Mapping) else found

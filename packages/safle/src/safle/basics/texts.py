@@ -65,10 +65,10 @@ def neutralise(cell: T) -> T | str:
     return f"'{cell}" if isinstance(cell, str) and _FORMULA_START.match(cell) else cell
 
 
-def require_type(name: str, value: Any, *kinds: type, advice: str = "") -> None:
-    """`InvalidInput` unless ``value``, the argument ``name``, is one of ``kinds``."""
-    if not isinstance(value, kinds):
-        expected = " or ".join(kind.__name__ for kind in kinds)
+def require_type(name: str, value: Any, *types: type, advice: str = "") -> None:
+    """`InvalidInput` unless ``value``, the argument ``name``, is one of ``types``."""
+    if not isinstance(value, types):
+        expected = " or ".join(allowed.__name__ for allowed in types)
         refuse_type(name, value, expected + (f": {advice}" if advice else ""))
 
 

@@ -102,7 +102,7 @@ def _type(settings: Sequence[Setting]) -> click.ParamType[Any]:
         return click.Choice([*dict.fromkeys(c for s in settings for c in s.choices)])
     if settings[0].type is not int:
         return click.BOOL if settings[0].type is bool else click.STRING
-    least, most = [s.least for s in settings], [s.most for s in settings]
+    least, most = [s.minimum for s in settings], [s.maximum for s in settings]
     return click.IntRange(
         None if None in least else min(x for x in least if x is not None),
         None if None in most else max(x for x in most if x is not None),

@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from safle.basics.doors import require
+from safle.basics.doors import require_package
 from safle.basics.texts import printable
 
 WIDTH = 6.0
@@ -163,7 +163,7 @@ def require_matplotlib() -> None:
 
     >>> require_matplotlib()
     """
-    require("matplotlib.figure", "safle[plots]", "drawing pictures")
+    require_package("matplotlib.figure", "safle[plots]", "drawing pictures")
 
 
 def _new_figure(width: float, height: float) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from safle.basics.memory import require
+from safle.basics.memory import require_free_memory
 from safle.encoders import Encoder
 from safle.encoders.features import as_features, as_labels, as_weights
 from safle.encoders.frames import arrange_frame, frame_names, holds_text, reorder_frame
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
         if self.weights is None:
             return self.features
         times = int(self.weights.sum())
-        require(
+        require_free_memory(
             times * self.features.shape[1] * self.features.itemsize,
             purpose=f"{times} samples to calibrate by",
             advice="take smaller weights, or give an Encoder, which needs no calibration",

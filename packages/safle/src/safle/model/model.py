@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.basics import atomic
-from safle.basics.memory import require
+from safle.basics.memory import require_free_memory
 from safle.basics.places import naming, read_capped
 from safle.basics.texts import require_type
 from safle.encoders import Encoder
@@ -106,7 +106,7 @@ class Model:
     def _table_steps(self) -> NDArray[np.int32]:
         """`tables` in units of `_step`, padded for the kernel."""
         shape = (self.encoder.layout.code_count, len(self.class_names))
-        require(
+        require_free_memory(
             8 * shape[0] * shape[1],
             purpose=f"tables of {shape[0]} codes and {shape[1]} classes",
             advice="predict on a machine with more memory",

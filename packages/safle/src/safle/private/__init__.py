@@ -37,7 +37,7 @@ Every keyholder answers the server's request, and the sum opens:
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door, require
+from safle.basics.doors import front_door, require_package
 
 if TYPE_CHECKING:
     from safle.private.keyholder import History as History
@@ -57,5 +57,5 @@ if TYPE_CHECKING:
     from safle.private.spaces import HistogramSpace as HistogramSpace
     from safle.private.spaces import StatisticsSpace as StatisticsSpace
 
-require("cryptography.hazmat.primitives.hpke", "safle[private]", "a private sum")
+require_package("cryptography.hazmat.primitives.hpke", "safle[private]", "a private sum")
 front_door(__name__)

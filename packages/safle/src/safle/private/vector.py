@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from safle.basics.memory import require
+from safle.basics.memory import require_free_memory
 from safle.statistics.noisy import Privacy
 
 Bytes = NDArray[np.uint8]
@@ -88,7 +88,7 @@ class Sizes(NamedTuple):
 
 def require_vector(size: int) -> None:
     """Refuse a vector that this machine cannot hold."""
-    require(
+    require_free_memory(
         size,
         purpose="a vector of a private round",
         advice="use an encoder with fewer columns, or with smaller tables",

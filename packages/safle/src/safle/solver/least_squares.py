@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, eigh, lapack
 
-from safle.basics.memory import require
+from safle.basics.memory import require_free_memory
 from safle.errors import SolveError
 from safle.solver.digits import System, solve_exactly
 from safle.solver.reduction import Reduction
@@ -95,7 +95,7 @@ def _factor_and_refine(
 def require_memory(statistics: Sums, dtype: Any) -> None:
     """Raise `NotEnoughMemory` if the factor would not fit."""
     size, classes = statistics.dim, len(statistics.class_names)
-    require(
+    require_free_memory(
         solve_bytes(size, classes, np.dtype(dtype).itemsize),
         purpose=f"factoring {size} columns in {np.dtype(dtype).name} for {classes} classes",
         advice="use a smaller encoder, or solve on a machine with more memory",
@@ -115,7 +115,7 @@ def _minimum_norm(statistics: Sums, reduction: Reduction) -> tuple[NDArray[np.fl
     there is the shortest one overall.
     """
     size = reduction.reduced_dim
-    require(
+    require_free_memory(
         4 * 8 * size**2,
         purpose=f"the spectral decomposition of {size} columns",
         advice="use a positive ridge, which needs an eighth of that",

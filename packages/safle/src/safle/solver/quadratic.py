@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, lapack
 
-from safle.basics.memory import require
+from safle.basics.memory import require_free_memory
 from safle.errors import InvalidInput, SolveError
 from safle.solver.heads import log_shares
 from safle.solver.solution import OFFSET_BITS, Quadratic, Solution, squared_columns
@@ -118,7 +118,7 @@ def quadratic(statistics: Sums, linear: Solution) -> Solution:
     d, k = len(squared_columns(statistics.layout)), directions(statistics)
     classes = len(statistics.class_names)
     class_bytes = k * d * 10 if k else d * (d + 1) * 5
-    require(
+    require_free_memory(
         classes * class_bytes + 8 * d * (6 * d + 100),
         purpose=f"factors of {classes} classes and {d} features",
         advice="solve on a machine with more memory, or take another head",

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
 from safle._native import Kernel
-from safle.basics.memory import require
+from safle.basics.memory import require_free_memory
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.value import Sums
 
@@ -181,7 +181,7 @@ class Root:
 def root_of(statistics: Sums, real: Matrix) -> Root:
     """The root of the gram in units of ``real``, (dim,)."""
     dim, most = statistics.dim, min(statistics.sample_count, statistics.dim)
-    require(
+    require_free_memory(
         8 * dim * (most + 2 * BLOCK_COLUMNS),
         purpose=f"the root of a gram of {most} samples and {dim} columns",
         advice="use a smaller encoder, or give a ridge",

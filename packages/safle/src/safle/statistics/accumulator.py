@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.basics.memory import require
+from safle.basics.memory import require_free_memory
 from safle.basics.texts import name_some, require_type
 from safle.encoders import Encoder
 from safle.encoders.codes import Codes, CodeSpace
@@ -282,7 +282,7 @@ class Accumulator:
         new = {*names} - {*self._by_class}
         if block is None or not new:
             return
-        require(
+        require_free_memory(
             len(new) * triangle.packed_size(block.dense_dim) * self._gram.itemsize,
             purpose=f"grams of {block.dense_dim} rows for each of {len(new)} classes",
             advice="count fewer classes, fewer features, or not by class (by_class)",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.memory import require
+from safle.basics.memory import require_free_memory
 from safle.errors import InvariantError
 from safle.statistics import counting, triangle
 from safle.statistics.invariants import verify_triangle
@@ -73,7 +73,7 @@ def multiply_out(gram: Gram) -> Packed:
 
 def require_gram(dim: int, itemsize: int) -> None:
     """Refuse a triangle that this machine cannot hold."""
-    require(
+    require_free_memory(
         triangle.packed_size(dim) * itemsize,
         purpose=f"a gram of {dim} rows",
         advice="use an encoder with fewer columns, or with smaller tables (group_size, buckets)",

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from safle._native import Kernel
-from safle.basics.memory import require
+from safle.basics.memory import require_free_memory
 from safle.encoders.features import as_class_names
 from safle.errors import InvariantError
 from safle.statistics import triangle
@@ -244,7 +244,7 @@ def _fail_at_pair(s: Margins, invariant: str, places: Integers) -> None:
 def _check_semidefinite(s: Margins, packed: Packed, diagonal: Integers) -> None:
     """By a Cholesky factorisation of ``C - M inverse(N) M'``, scaled to a unit diagonal of C."""
     size, entries = s.dim, triangle.packed_size(s.dim)
-    require(
+    require_free_memory(
         16 * entries,
         purpose=f"checking the products of {size} columns",
         advice="use a machine with more memory, or an encoder with fewer columns",

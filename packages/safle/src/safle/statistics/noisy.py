@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from safle.basics.memory import require
+from safle.basics.memory import require_free_memory
 from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName
 from safle.errors import CountOverflow, InvalidInput, SettingsError
@@ -118,7 +118,7 @@ class NoisyStatistics(Sums):
     ) -> NoisyStatistics:
         """All sums from ``released``, the noisy free sums; class counts below 1 become 1."""
         layout = space.layout
-        require(
+        require_free_memory(
             noisy_bytes(layout),
             purpose=f"noise for the products of {layout.embedding_dim:,} columns",
             advice="publish sums of a small linear encoder: noise grows with the columns anyway",

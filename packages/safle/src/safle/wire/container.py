@@ -19,7 +19,7 @@ from typing import Any
 
 import zstandard
 
-from safle.basics.memory import most_memory, over_limit, require
+from safle.basics.memory import most_memory, over_limit, require_free_memory
 from safle.basics.places import StrPath, as_path
 from safle.errors import WireError
 
@@ -217,7 +217,7 @@ def check_memory(size: int, dim: int, limit: int) -> None:
     what = f"a gram of {dim} rows"
     if size > limit:
         raise WireError(f"reading {what} takes {over_limit(size, limit)}")
-    require(size, purpose=f"reading {what}", advice="read it on a larger machine")
+    require_free_memory(size, purpose=f"reading {what}", advice="read it on a larger machine")
 
 
 def read_limited(path: StrPath, *, limit: int | None = None) -> bytes:
