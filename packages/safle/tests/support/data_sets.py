@@ -122,7 +122,7 @@ def draw_value(setting: Setting, generator: np.random.Generator) -> Any:
         return setting.choices[generator.integers(len(setting.choices))]
     if setting.type is bool:
         return bool(generator.integers(2))
-    least, largest = setting.least or 0, LARGEST.get(setting.name, setting.most)
+    least, largest = setting.minimum or 0, LARGEST.get(setting.name, setting.maximum)
     if setting.name == "seed":
         return int(generator.integers(largest))
     return int(generator.integers(least, least + 1 + min(12, (largest or least + 12) - least)))
