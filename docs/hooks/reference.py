@@ -66,7 +66,7 @@ ENDINGS = (
     ".stats",
     ".eval",
 )
-"""How the files of `container.KINDS` are usually called."""
+"""How the files of `container.FILE_TYPES` are usually called."""
 OTHERS = {
     ".safetensors": "encoders, models, features: data alone, read without executing anything",
     ".toml": "schemas, policies, settings of experiments",
@@ -85,8 +85,8 @@ EQUATIONS = {
 FORMATS = {
     "Encoders": (base,),
     "Models": (model_file,),
-    "Evaluation counts, kind 9": (counts,),
-    "Private rounds, kinds 3 to 7": (keys, rounds, messages, vector, spaces),
+    "Evaluation counts, type 9": (counts,),
+    "Private rounds, types 3 to 7": (keys, rounds, messages, vector, spaces),
     "A store": (store, folder),
     "Sealed files": (sealed,),
 }
@@ -163,8 +163,8 @@ def _files() -> Iterator[str]:
     yield "# Files\n\n`safle inspect FILE` recognises all of these."
     yield "[The wire format](../wire-format.md) has container, statistics and histograms byte by"
     yield "byte; the others are below.\n"
-    yield "| kind | file | usual ending |\n|---|---|---|"
-    for (number, name), ending in zip(container.KINDS.items(), ENDINGS, strict=True):
+    yield "| type | file | usual ending |\n|---|---|---|"
+    for (number, name), ending in zip(container.FILE_TYPES.items(), ENDINGS, strict=True):
         yield f"| {number} | {name} | `{ending}` |"
     for ending, what in OTHERS.items():
         yield f"| | {what} | {', '.join(f'`{one}`' for one in ending.split(', '))} |"

@@ -70,7 +70,7 @@ def test_options_that_do_not_apply(tmp_path):
     refuses(tmp_path / "a", "label_column='x' does not apply to class folders", label_column="x")
     refuses(tmp_path / "a", "image_column='x' does not apply to files of images", image_column="x")
     (tmp_path / "x.rar").write_bytes(b"x")
-    refuses(tmp_path / "x.rar", r"unknown kind of file; expected a folder, \.zip")
+    refuses(tmp_path / "x.rar", r"unknown file type; expected a folder, \.zip")
 
 
 def test_parquet_without_images(tmp_path):

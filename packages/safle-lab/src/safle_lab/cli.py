@@ -168,12 +168,12 @@ def attack(
     contribution gives it nothing to work with. Run it on your own file before you send it.
     """
     from safle.encoders import load_encoder
-    from safle.wire import peek_kind, read_statistics
+    from safle.wire import peek_file_type, read_statistics
     from safle_lab.attack import attack as run_attack
 
     if output is not None and output.suffix.lower() != ".npz":
         raise click.UsageError(f"{output}: expected a name that ends in .npz")
-    if peek_kind(contribution) == "masked contribution":
+    if peek_file_type(contribution) == "masked contribution":
         nothing = "nothing: every number in it is under a mask, and as good as drawn at random"
         session.facts(f"{contribution}: attacked", {"worked out": nothing})
         return

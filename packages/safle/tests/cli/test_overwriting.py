@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from safle.cli.facts import kind_of
+from safle.cli.facts import file_type_of
 from safle.tables import write_features_file, write_moments
 
 TABLE = "age,dose,sex,label\n61,2,0,ill\n43,1,1,well\n"
@@ -52,7 +52,7 @@ def test_files_of_others_are_replaced_only_by_force(
         pytest.importorskip("onnx")
     write, place = OUTPUTS[name], ward / name
     place.write_bytes(THEIRS)
-    assert f"{name} exists and is no file of this kind" in safle(*write, name, code=2)
+    assert f"{name} exists and is no file of this type" in safle(*write, name, code=2)
     assert place.read_bytes() == THEIRS
     safle(*write, name, "--force")
     assert place.read_bytes() != THEIRS
@@ -66,8 +66,8 @@ def test_a_table_is_not_taken_for_predictions_nor_a_key_replaced(
     said = safle(*OUTPUTS["p.csv"], "ward.csv", "--force", code=2)
     assert "ward.csv would overwrite an input" in said
     (ward / "other.csv").write_text(TABLE)
-    assert "no file of this kind" in safle(*OUTPUTS["p.csv"], "other.csv", code=2)
-    assert "is a file of kind statistics" in safle(*OUTPUTS["p.csv"], "w.stats", code=2)
+    assert "no file of this type" in safle(*OUTPUTS["p.csv"], "other.csv", code=2)
+    assert "is a file of type statistics" in safle(*OUTPUTS["p.csv"], "w.stats", code=2)
     pytest.importorskip("cryptography")
     safle("private", "keys", "a", "-o", "a.key")
     key = (ward / "a.key").read_bytes()
@@ -110,4 +110,4 @@ def test_features_and_moments_are_known_by_what_is_in_them(tmp_path: Path) -> No
     write_features_file(ours, [b"\0" * 8], 2, names=["1.png"])
     write_moments(moments, [1, 2], [3, 4])
     save_file({"features": np.zeros((1, 2))}, theirs, {"source": "a camera"})
-    assert [kind_of(path) for path in (ours, moments, theirs)] == ["features", "moments", ""]
+    assert [file_type_of(path) for path in (ours, moments, theirs)] == ["features", "moments", ""]

@@ -24,12 +24,12 @@ from support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_dat
 PAGE = Path(__file__).parents[4] / "docs" / "wire-format.md"
 
 
-def test_the_page_has_every_kind_of_file_and_every_key_of_its_header():
+def test_the_page_has_every_type_of_file_and_every_key_of_its_header():
     text = PAGE.read_text()
-    (kinds,) = re.findall(r"kind: (.*) \|", text)
-    assert [int(number) for number in re.findall(r"(\d+) [a-z]", kinds)] == [*container.KINDS]
+    (types,) = re.findall(r"type: (.*) \|", text)
+    assert [int(number) for number in re.findall(r"(\d+) [a-z]", types)] == [*container.FILE_TYPES]
     named = Histogram.of(np.zeros((1, 2)), Grid([0, 0], [1, 1], names=["age", "dose"], bins=2))
-    (page,) = re.findall(r"## Kind 2: histogram\n(.*?)\n## ", text, re.DOTALL)
+    (page,) = re.findall(r"## Type 2: histogram\n(.*?)\n## ", text, re.DOTALL)
     _, header, _ = open_container(encode_histogram(named))
     assert {"sections", *re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)} == {*header}
 
@@ -50,14 +50,14 @@ def test_the_example_of_the_page_is_what_is_written():
 
 
 def open_container(data):
-    magic, version, kind, size = struct.unpack_from("<8sHHI", data)
+    magic, version, file_type, size = struct.unpack_from("<8sHHI", data)
     assert (magic, version) == (b"\x89SAFLE\r\n", 3)
     assert hashlib.sha256(data[:-32]).digest() == data[-32:]
     header = json.loads(data[48 : 48 + size].decode())
     at = 48 + size
     lengths = struct.unpack_from(f"<{len(header['sections'])}Q", data, at)
     at += 8 * len(lengths)
-    digest = hashlib.sha256(struct.pack("<HHI", version, kind, size) + data[48 : 48 + size])
+    digest = hashlib.sha256(struct.pack("<HHI", version, file_type, size) + data[48 : 48 + size])
     sections = {}
     for (name, raw), length in zip(header["sections"], lengths, strict=True):
         sections[name] = zstandard.decompress(data[at : at + length])
@@ -66,7 +66,7 @@ def open_container(data):
         at += length
     assert at == len(data) - 32
     assert digest.digest() == data[16:48]
-    return kind, header, sections
+    return file_type, header, sections
 
 
 def unfold(raw, halves):
@@ -81,8 +81,8 @@ def unfold(raw, halves):
 
 def read_statistics(data):
     """(codes, gram, cross, class counts, class grams) of a file, all as plain numbers."""
-    kind, header, sections = open_container(data)
-    assert kind == 1
+    file_type, header, sections = open_container(data)
+    assert file_type == 1
     planes = header["planes"]
     tables = [size for size, times in header["layout"]["tables"] for _ in range(times)]
     F = sum(times for _, times in header["layout"]["dense"])
@@ -279,9 +279,9 @@ def test_a_stranger_reads_the_same_histogram():
     histogram = Histogram.of(
         np.random.default_rng(0).normal(size=(300, 3)), Grid(-1.5, 2.25, 3, bins=11)
     )
-    kind, header, sections = open_container(encode_histogram(histogram))
+    file_type, header, sections = open_container(encode_histogram(histogram))
     low, high, bins = header["grid"]
-    assert (kind, header["features"], bins) == (2, 3, 11)
+    assert (file_type, header["features"], bins) == (2, 3, 11)
     assert (float.fromhex(low), float.fromhex(high)) == (-1.5, 2.25)
     counts = unfold(sections["counts"], header["planes"])
     assert counts == histogram.counts.ravel().tolist()

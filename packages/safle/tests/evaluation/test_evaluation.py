@@ -118,7 +118,7 @@ def test_what_no_answers_could_give_is_refused(answered: Answered) -> None:
 def test_counts_have_no_second_text(classes: Any) -> None:
     # It would be a second identity, by which the same counts are added twice.
     counts = safle.Evaluation.none("0" * 64, ["a", "b"])
-    opened = container.from_bytes(encode_evaluation(counts), kind=container.EVALUATION)
+    opened = container.from_bytes(encode_evaluation(counts), file_type=container.EVALUATION)
     sections = {name: opened.section(name, raw) for name, (_, raw) in opened.frames.items()}
     pairs = {"planes": [[*pair] for pair in opened.header["planes"].items()]}
     header = opened.header | (pairs if classes is None else {"classes": classes})

@@ -1,4 +1,4 @@
-"""True files of every kind, to be damaged; and compression without threads."""
+"""True files of every type, to be damaged; and compression without threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.data_sets import KINDS, fixed_data
 
 @pytest.fixture(scope="session")
 def files():
-    """A true file of every kind and its decoder, by name; statistics by the kind of encoder."""
+    """A true file of every type and its decoder, by name; statistics by the kind of encoder."""
     features, labels = np.random.default_rng(0).normal(size=(50, 3)), [0, 1] * 25
     encoder = LinearEncoder.publishable(DeclaredRange(-2, 2, feature_dim=3))
     total, plan = count(encoder, features, labels), plan_noise(encoder.layout, 2, 1e-5)

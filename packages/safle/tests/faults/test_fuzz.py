@@ -30,7 +30,7 @@ SLOWEST = 10.0
 
 @pytest.fixture(scope="module")
 def bases():
-    """Small true files of every kind: (bytes, decode, encode)."""
+    """Small true files of every type: (bytes, decode, encode)."""
     statistics = [
         fixed_data("embedding", 20, feature_dim=3).count(),
         fixed_data("linear", 20, feature_dim=3).count(),

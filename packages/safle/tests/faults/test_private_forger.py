@@ -47,11 +47,11 @@ def total(parties):
     return parties.add_up(PARTS)
 
 
-def signed(key, kind, fields, payload):
+def signed(key, file_type, fields, payload):
     """A head of any fields, truly signed."""
     text = container.canonical(fields)
     head = {"head": fields, "signature": key.sign(text).hex()}
-    return container.to_bytes(kind, head, {"payload": payload})
+    return container.to_bytes(file_type, head, {"payload": payload})
 
 
 def attempt(act):
@@ -65,7 +65,7 @@ def attempt(act):
 
 def test_forged_rounds(parties):
     g, accepted = np.random.default_rng(1), 0
-    opened = container.from_bytes(parties.private_round.data, kind=container.ROUND)
+    opened = container.from_bytes(parties.private_round.data, file_type=container.ROUND)
     content = json.loads(opened.section("payload", opened.frames["payload"][1]))
     for _ in range(FILES):
         forged = container.canonical(change(g, content))
@@ -121,8 +121,8 @@ def test_few_bytes_do_not_unfold_to_many(parties, total):
         (load_round, container.ROUND, parties.operator, "round", {}),
     ]
     files = [
-        (read, SignedHead.sign(key, name, bomb, **fields).to_bytes(kind, bomb))
-        for read, kind, key, name, fields in signed
+        (read, SignedHead.sign(key, name, bomb, **fields).to_bytes(file_type, bomb))
+        for read, file_type, key, name, fields in signed
     ]
     heads = container.to_bytes(
         container.REQUEST, {"round": parties.private_round.digest}, {"heads": bomb}
@@ -249,7 +249,7 @@ def check_noisy(statistics):
 def test_forged_answers(parties, total):
     g, opened = np.random.default_rng(4), []
     honest = KeyholderAnswer.from_bytes(parties.answer(1, total), parties.private_round)
-    whole = container.from_bytes(parties.answer(0, total), kind=container.ANSWER)
+    whole = container.from_bytes(parties.answer(0, total), file_type=container.ANSWER)
     payload = whole.section("payload", whole.frames["payload"][1])
     for number in range(FILES):
         changed = bytearray(payload)

@@ -1,4 +1,4 @@
-"""Files of every kind that are damaged, foreign, newer or oversized, or that explode."""
+"""Files of every type that are damaged, foreign, newer or oversized, or that explode."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_foreign_files_are_refused(content):
     ("at", "lie", "said"),
     [
         (8, VERSION + 1, f"version {VERSION + 1}; this safle reads version {VERSION}: upgrade"),
-        (10, 77, "kind 77 file"),
+        (10, 77, "type 77 file"),
         *((12, size, "header") for size in (0, 1, 1 << 24, (1 << 24) + 1, (1 << 32) - 1)),
         (20, 0, "another identity"),
     ],
 )
 def test_a_prefix_that_lies_is_refused(files, at, lie, said):
-    """Version, kind, the header's size, and four bytes of the digest."""
+    """Version, type, the header's size, and four bytes of the digest."""
     for encoded, decode in files.values():
         body = bytearray(encoded[:-32])
         size = 2 if at < 12 else 4
@@ -140,9 +140,9 @@ true = Path(sys.argv[1]).read_bytes()
 decode_statistics(true)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for bomb in sys.argv[2:]:
-    kind, _, _ = Path(bomb).name.partition("-")
+    name, _, _ = Path(bomb).name.partition("-")
     try:
-        readers.get(kind, decode_statistics)(Path(bomb).read_bytes())
+        readers.get(name, decode_statistics)(Path(bomb).read_bytes())
     except WireError:
         continue
     raise SystemExit(f"{bomb} was accepted")

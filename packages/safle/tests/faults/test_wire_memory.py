@@ -27,7 +27,7 @@ def peak_of_second(read):
 
 def said_of(statistics, data):
     """What a reader checks before it begins."""
-    opened = container.from_bytes(data, kind=container.STATISTICS)
+    opened = container.from_bytes(data, file_type=container.STATISTICS)
     sizes = len(statistics.codes), len(statistics.class_names), opened.raw_bytes
     said = unfolded_bytes(statistics.layout, *sizes, form=opened.header["form"])
     return said + (working_bytes(statistics) if has_few_samples(statistics) else 0)

@@ -388,7 +388,7 @@ def test_a_round_is_its_operators(parties):
     with pytest.raises(SettingsError, match="one key under two names"):
         declare_round(other, SPACE, clients=double, keyholders=keyholders, least=2)
     assert parties.private_round.space == SPACE
-    opened = container.from_bytes(parties.private_round.data, kind=container.ROUND)
+    opened = container.from_bytes(parties.private_round.data, file_type=container.ROUND)
     content = json.loads(opened.section("payload", opened.raw_bytes))
     for name in ("format", "least_share"):
         without = {key: value for key, value in content.items() if key != name}

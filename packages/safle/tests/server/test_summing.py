@@ -73,7 +73,7 @@ def test_a_sum_is_the_pooled_count_whatever_the_grouping(folder: Path, pooled: b
     shares: list[float] = []
     summed = sum_files([folder / name for name in "abc"], folder / "total", progress=shares.append)
     assert (folder / "total").read_bytes() == pooled
-    assert (summed.kind, summed.files, summed.samples) == ("statistics", 3, 120)
+    assert (summed.file_type, summed.files, summed.samples) == ("statistics", 3, 120)
     assert (summed.classes, summed.bytes) == ((0, 1, 2), len(pooled))
     assert summed.digest == container.declared_digest(pooled)
     assert shares == [1 / 3, 2 / 3, 1]
@@ -166,7 +166,7 @@ def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
     write_histogram(tmp_path / "other", Histogram.of(values, Grid(0, 2, 4, bins=16)))
     summed = sum_files([tmp_path / "b", tmp_path / "a"], tmp_path / "total")
     assert (tmp_path / "total").read_bytes() == (tmp_path / "whole").read_bytes()
-    assert (summed.kind, summed.samples) == ("histogram", 30)
+    assert (summed.file_type, summed.samples) == ("histogram", 30)
     before = contents(tmp_path)
     for names, error in {
         ("a", "a"): DuplicateContribution,

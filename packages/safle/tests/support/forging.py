@@ -36,7 +36,7 @@ class Forgery:
     replaces what the header says of a section's size.
     """
 
-    kind: int
+    file_type: int
     header: dict[str, Any]
     sections: dict[str, bytes]
     text: bytes | None = None
@@ -45,9 +45,9 @@ class Forgery:
 
     @staticmethod
     def of(data: bytes) -> Forgery:
-        opened = container.from_bytes(data, kind=int.from_bytes(data[10:12], "little"))
+        opened = container.from_bytes(data, file_type=int.from_bytes(data[10:12], "little"))
         sections = {name: opened.section(name, raw) for name, (_, raw) in opened.frames.items()}
-        return Forgery(opened.kind, opened.header, sections)
+        return Forgery(opened.file_type, opened.header, sections)
 
     def copy(self) -> Forgery:
         return deepcopy(self)
@@ -60,7 +60,7 @@ class Forgery:
             separators=(",", ":"),
             ensure_ascii=False,
         ).encode(errors="surrogatepass")
-        start = struct.pack("<HHI", container.VERSION, self.kind, len(text))
+        start = struct.pack("<HHI", container.VERSION, self.file_type, len(text))
         digest = hashlib.sha256(b"".join([start, text, *self.sections.values()])).digest()
         compressor = zstandard.ZstdCompressor(compression_params=container.COMPRESSION)
         frames = [self.frames.get(n) or compressor.compress(s) for n, s in self.sections.items()]

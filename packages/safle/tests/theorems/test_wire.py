@@ -18,7 +18,7 @@ from safle.wire import (
     decode_statistics,
     encode_histogram,
     encode_statistics,
-    peek_kind,
+    peek_file_type,
     read_statistics,
 )
 from safle.wire.files import from_planes, plane_count, to_planes
@@ -82,7 +82,7 @@ def test_class_names_survive(names):
 def test_a_file_says_what_it_is(tmp_path):
     statistics = encode_statistics(fixed_data().count())
     histogram = encode_histogram(Histogram.of(np.zeros((2, 2)), Grid(0, 1, 2)))
-    for name, content, kind in (
+    for name, content, file_type in (
         ("s", statistics, "statistics"),
         ("h", histogram, "histogram"),
         ("short", statistics[:20], None),
@@ -90,7 +90,7 @@ def test_a_file_says_what_it_is(tmp_path):
         ("text", b"a,b\n" * 30, None),
     ):
         (tmp_path / name).write_bytes(content)
-        assert peek_kind(tmp_path / name) == kind
+        assert peek_file_type(tmp_path / name) == file_type
     with pytest.raises(WireError, match="this is a histogram file; expected statistics"):
         decode_statistics(histogram)
     with pytest.raises(WireError, match="this is a statistics file; expected histogram"):

@@ -86,7 +86,7 @@ def open_images(
     if name.endswith(".zip"):
         return open_folders(place, selection)
     raise ImageError(
-        f"{path}: unknown kind of file; expected a folder, .zip, .csv, .parquet or {PREFIX}NAME"
+        f"{path}: unknown file type; expected a folder, .zip, .csv, .parquet or {PREFIX}NAME"
     )
 
 

@@ -17,7 +17,7 @@ from safle.encoders import load_encoder
 from safle.errors import InvalidInput
 from safle.site.counting import Counts, count_table
 from safle.site.policy import Policy
-from safle.site.release import FILE_KINDS, Release
+from safle.site.release import FILE_TYPE_OF, Release
 from safle.site.sheet import write_release
 from safle.tables import Table, open_matching, open_table
 
@@ -37,15 +37,15 @@ def release(
     """Write what was counted, masked if a round is named, with its release sheets.
 
     `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of
-    an evaluated model's encoder. Returns what kind of file it is, and its bytes.
+    an evaluated model's encoder. Returns the type of the file, and its bytes.
     """
     plain, policy = Release.of(counts.once, encoder), Policy.find(options["policy_path"])
     round_files = [options[name] for name in ("round_path", "operator_path", "key_path")]
     if not any(round_files):
-        kind = FILE_KINDS[type(counts.total)]
-        data = kind.encode(counts.total)
+        file_type = FILE_TYPE_OF[type(counts.total)]
+        data = file_type.encode(counts.total)
         write_release(output, data, plain, policy)
-        return kind.name, data
+        return file_type.name, data
     if not all(round_files):
         raise click.UsageError("--round, --operator and --key belong together")
     # Only private rounds need these imports.
@@ -112,8 +112,8 @@ def count(
             "is, use --allow-empty"
         )
     note_repeats(session, table, counts)
-    kind, data = release(session, counts, output, options)
-    session.facts(f"{output}: {kind}", counts_facts(counts.total, data))
+    file_type, data = release(session, counts, output, options)
+    session.facts(f"{output}: {file_type}", counts_facts(counts.total, data))
 
 
 @command(
@@ -151,8 +151,8 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
 
     with session.progress(f"histogram of {features.name}") as advance:
         table.for_each_batch(add, where=features, progress=advance)
-    kind, data = release(session, Counts(counted, counted), output, options)
-    session.facts(f"{output}: {kind}", counts_facts(counted, data))
+    file_type, data = release(session, Counts(counted, counted), output, options)
+    session.facts(f"{output}: {file_type}", counts_facts(counted, data))
     warn_of_coarse(session, counted)
 
 

@@ -27,7 +27,7 @@ from safle.server import Store, write_card
 from safle.site.counting import Counts, evaluate_table
 from safle.solver.solution import digest_of_sum
 from safle.tables import open_matching
-from safle.wire import Contribution, Entry, peek_kind
+from safle.wire import Contribution, Entry, peek_file_type
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
 COUNTS = "Write the counts of this table, for `safle sum`: no sample, no score of its own leaves."
@@ -59,7 +59,7 @@ def evaluate(
     probability.
     """
     privacy: dict[str, str] = {}
-    if peek_kind(files[0]) == "evaluation counts":
+    if peek_file_type(files[0]) == "evaluation counts":
         if counts is not None:
             raise click.UsageError("--counts needs a model and a table; to add up, use 'safle sum'")
         sites = _read_sites(files)

@@ -1,4 +1,4 @@
-"""Describe files and values in words: the kind of a file, and facts (name -> value)."""
+"""Describe files and values in words: the type of a file, and facts (name -> value)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MARKS = {
     "predictions": rb'\A[^,\n]*,class(\r?\n|,"?probability_)',
     "ONNX graph": rb"\A\x08.*safle",
 }
-"""Kind of a file in a common format -> a pattern at its beginning or near an end."""
+"""Type of a file in a common format -> a pattern at its beginning or near an end."""
 BYTES_SEARCHED = 1 << 16
 """Bytes at either end of a file in which its mark is searched."""
 SAFETENSORS = ("encoder", "model")
@@ -216,17 +216,17 @@ def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
         )
 
 
-def kind_of(path: Path) -> str:
-    """The kind of a file that safle has written; empty for all others.
+def file_type_of(path: Path) -> str:
+    """The type of a file that safle has written; empty for all others.
 
     The content tells, not the name: tables and predictions both end in .csv.
     """
-    from safle.wire.container import peek_kind
+    from safle.wire.container import peek_file_type
 
-    return peek_kind(path) or _safetensors_kind(path) or _marked_kind(path)
+    return peek_file_type(path) or _type_of_safetensors(path) or _type_by_mark(path)
 
 
-def _safetensors_kind(path: Path) -> str:
+def _type_of_safetensors(path: Path) -> str:
     try:
         with path.open("rb"), safe_open(path, framework="numpy") as file:
             metadata, tensors = file.metadata() or {}, {*file.keys()}
@@ -238,10 +238,10 @@ def _safetensors_kind(path: Path) -> str:
     if "source" in metadata and {"features", "sample_names"} <= tensors:
         return "features"
     # By prefix: the reader itself refuses a later version.
-    return next((kind for kind in SAFETENSORS if format_name.startswith(f"safle-{kind}-")), "")
+    return next((name for name in SAFETENSORS if format_name.startswith(f"safle-{name}-")), "")
 
 
-def _marked_kind(path: Path) -> str:
+def _type_by_mark(path: Path) -> str:
     if path.suffix.lower() == ".toml":
         from safle.encoders.schema import Schema
 
@@ -254,5 +254,5 @@ def _marked_kind(path: Path) -> str:
         ends = file.read(BYTES_SEARCHED)
         file.seek(max(path.stat().st_size - BYTES_SEARCHED, len(ends)))
         ends += file.read()
-    kinds = (kind for kind, mark in MARKS.items() if re.search(mark, ends, re.DOTALL))
-    return next(kinds, "")
+    file_types = (name for name, mark in MARKS.items() if re.search(mark, ends, re.DOTALL))
+    return next(file_types, "")

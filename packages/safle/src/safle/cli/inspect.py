@@ -19,7 +19,7 @@ from safle.errors import TableError
 from safle.model import load_model
 from safle.server import DATABASE
 from safle.site.log import LOG, read_log, site_log
-from safle.site.release import FILE_KINDS, find_exposure
+from safle.site.release import FILE_TYPE_OF, find_exposure
 from safle.tables import open_table
 from safle.tables.sheets import SHEET_SUFFIXES, read_sheet
 from safle.wire import container
@@ -39,14 +39,14 @@ def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
     Works on every file that safle writes, and on tables of features. [b]safle rehearse[/b]
     says what a client would send with an encoder, and give away.
     """
-    kind = describe.kind_of(file)
-    if kind in _SAFETENSORS:
-        facts = _SAFETENSORS[kind](file) | {"file": readable(file.stat().st_size)}
-        session.facts(f"{file}: {kind}", facts)
-    elif kind in (reader.name for reader in FILE_KINDS.values()):
-        _show_counts(session, file, kind)
-    elif kind in container.KINDS.values():
-        _show_private(session, file, kind)
+    file_type = describe.file_type_of(file)
+    if file_type in _SAFETENSORS:
+        facts = _SAFETENSORS[file_type](file) | {"file": readable(file.stat().st_size)}
+        session.facts(f"{file}: {file_type}", facts)
+    elif file_type in (reader.name for reader in FILE_TYPE_OF.values()):
+        _show_counts(session, file, file_type)
+    elif file_type in container.FILE_TYPES.values():
+        _show_private(session, file, file_type)
     elif file.suffix.lower() == ".toml":
         describe.show_schema(session, file, Schema.read(file), None)
     else:
@@ -59,13 +59,13 @@ _SAFETENSORS: dict[str, Callable[[Path], describe.Facts]] = {
 }
 
 
-def _show_counts(session: Session, path: Path, kind: str) -> None:
+def _show_counts(session: Session, path: Path, file_type: str) -> None:
     data = container.read_limited(path)
-    reader = next(reader for reader in FILE_KINDS.values() if reader.name == kind)
+    reader = next(reader for reader in FILE_TYPE_OF.values() if reader.name == file_type)
     with naming(path):
         value, _ = reader.open(data)
-    session.facts(f"{path}: {kind}", describe.counts_facts(value, data) | {"checks": CHECKED})
-    if kind != "statistics":
+    session.facts(f"{path}: {file_type}", describe.counts_facts(value, data) | {"checks": CHECKED})
+    if file_type != "statistics":
         return
     counts = list(zip(value.class_names, value.class_counts.tolist(), strict=True))
     session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
@@ -79,14 +79,14 @@ def _show_private(session: Session, path: Path, name: str) -> None:
     from safle.private.keys import SignedFile
     from safle.private.round import RoundContent
 
-    kind = next(number for number, text in container.KINDS.items() if text == name)
+    file_type = next(number for number, text in container.FILE_TYPES.items() if text == name)
     data = container.read_limited(path)
     with naming(path):
-        header = container.from_bytes(data, kind=kind).header
-        if kind in (container.ROUND, container.MASKED, container.ANSWER):
-            header = dict(SignedFile.read(data, kind).head.fields)
+        header = container.from_bytes(data, file_type=file_type).header
+        if file_type in (container.ROUND, container.MASKED, container.ANSWER):
+            header = dict(SignedFile.read(data, file_type).head.fields)
     facts: describe.Facts = {k: v for k, v in header.items() if isinstance(v, str)}
-    if kind == container.ROUND:
+    if file_type == container.ROUND:
         with naming(path):
             content, _ = RoundContent.read(data)
         for parties in ("clients", "keyholders"):

@@ -60,18 +60,18 @@ def options(*several: Decorator) -> Decorator:
     return decorate
 
 
-def written(names: str, text: str, *kinds: str, **settings: Any) -> Decorator:
+def written(names: str, text: str, *file_types: str, **settings: Any) -> Decorator:
     """An option that names a file to write.
 
-    It replaces a file of one of ``kinds``, as `safle.cli.facts.kind_of` names them, and no other;
-    and never one that the command reads.
+    It replaces a file of one of ``file_types``, as `safle.cli.facts.file_type_of` names them, and
+    no other; and never one that the command reads.
     """
-    return option(names, text, "FILE", type=FILE, cls=Written, kinds=kinds, **settings)
+    return option(names, text, "FILE", type=FILE, cls=Written, file_types=file_types, **settings)
 
 
-def output(text: str, *kinds: str) -> Decorator:
+def output(text: str, *file_types: str) -> Decorator:
     """-o FILE; see `written`."""
-    return written("-o --output", text, *kinds, required=True)
+    return written("-o --output", text, *file_types, required=True)
 
 
 def encoder_file(text: str = "The encoder that all clients share.") -> Decorator:

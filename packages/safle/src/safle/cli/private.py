@@ -23,7 +23,7 @@ from safle.private.keyholder import explain
 from safle.private.messages import gather_files
 from safle.private.vector import Space
 from safle.site.log import site_log, write_log
-from safle.site.release import FILE_KINDS
+from safle.site.release import FILE_TYPE_OF
 from safle.wire import container
 
 ROUND = "--round round.private --operator operator.pub"
@@ -290,9 +290,11 @@ def open_total(
             data = container.read_limited(path)
             read_answers.append(library.KeyholderAnswer.from_bytes(data, private_round))
     value = total.open(read_answers)
-    kind = FILE_KINDS[type(value)]
-    data, clients = kind.encode(value), ", ".join(total.heads)
-    write_log("opened", digest=hashlib.sha256(data).hexdigest(), note=f"{kind.name} of {clients}")
+    file_type = FILE_TYPE_OF[type(value)]
+    data, clients = file_type.encode(value), ", ".join(total.heads)
+    write_log(
+        "opened", digest=hashlib.sha256(data).hexdigest(), note=f"{file_type.name} of {clients}"
+    )
     write_bytes(output, data)
     facts = counts_facts(value, data)
-    session.facts(f"{output}: {kind.name}", {"clients": clients, **facts})
+    session.facts(f"{output}: {file_type.name}", {"clients": clients, **facts})

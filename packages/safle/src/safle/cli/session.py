@@ -173,7 +173,7 @@ def session_options(*, hidden: bool) -> list[click.Option]:
     explained = {
         "--quiet": "Only results and errors: no notes, no progress.",
         "--debug": "Show where an error comes from.",
-        "--force": "Overwrite a file of another kind.",
+        "--force": "Overwrite a file of another type.",
     }
     settings: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _remember}
     return [
@@ -183,11 +183,11 @@ def session_options(*, hidden: bool) -> list[click.Option]:
 
 
 class Written(click.RichOption):
-    """An option that names a file to write; ``kinds`` are those that it may replace."""
+    """An option that names a file to write; ``file_types`` are those that it may replace."""
 
-    def __init__(self, *args: Any, kinds: tuple[str, ...], **settings: Any) -> None:
+    def __init__(self, *args: Any, file_types: tuple[str, ...], **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.kinds = kinds
+        self.file_types = file_types
 
 
 class Command(click.RichCommand):
@@ -212,7 +212,7 @@ class Command(click.RichCommand):
                 with augment_usage_errors(ctx):
                     _check_place(path, [p for value in others for p in _paths(value)])
                     if path.is_file() and path.stat().st_size and not (session and session.force):
-                        _check_kind(path, parameter.kinds)
+                        _check_file_type(path, parameter.file_types)
         return super().invoke(ctx)
 
 
@@ -238,12 +238,12 @@ def _check_place(path: Path, others: list[Path]) -> None:
         raise PermissionError(errno.EACCES, "not allowed to write here", str(path.parent))
 
 
-def _check_kind(path: Path, kinds: tuple[str, ...]) -> None:
-    from safle.cli.facts import kind_of
+def _check_file_type(path: Path, file_types: tuple[str, ...]) -> None:
+    from safle.cli.facts import file_type_of
 
-    found = kind_of(path)
-    if found not in kinds:
-        shown = f"a file of kind {found}" if found else "no file of this kind"
+    found = file_type_of(path)
+    if found not in file_types:
+        shown = f"a file of type {found}" if found else "no file of this type"
         raise click.UsageError(
             f"{path} exists and is {shown}: choose another name, or overwrite it with --force"
         )

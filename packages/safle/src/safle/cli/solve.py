@@ -21,7 +21,7 @@ from safle.server import Store
 from safle.solver import HEADS, RidgeCurve, Solution
 from safle.solver import solve as solve_statistics
 from safle.statistics.value import Sums
-from safle.wire import peek_kind, read_noisy, read_statistics, write_statistics
+from safle.wire import peek_file_type, read_noisy, read_statistics, write_statistics
 
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
 HEAD = (
@@ -100,7 +100,7 @@ def solve(session: Session, /, total: Path, encoder_path: Path, **options: Any) 
     solved with a ridge as large as their noise.
     """
     encoder = load_encoder(encoder_path)
-    read = read_noisy if peek_kind(total) == "noisy statistics" else read_statistics
+    read = read_noisy if peek_file_type(total) == "noisy statistics" else read_statistics
     statistics: Sums = read(total, space=encoder.space)
     explanation = (
         "a sum does not show which contribution is at fault: 'safle store solve' checks each"

@@ -87,9 +87,9 @@ def add_up(
         "file": readable(summed.bytes),
         "digest": summed.digest,
     }
-    session.facts(f"{output}: sum of {summed.kind}", facts)
+    session.facts(f"{output}: sum of {summed.file_type}", facts)
     warn_of_classes(session, summed.classes)
-    if summed.kind == "histogram":
+    if summed.file_type == "histogram":
         warn_of_coarse(session, read_histogram(output))
 
 

@@ -8,7 +8,7 @@
 
 A probability p is in bin ``floor(asinh(log(p / (1 - p))) * 72 + 512)``, kept within 0 to 1023:
 narrow where there is doubt. All arrays add up over sites, and count the same samples. The file, of
-kind 9, has these sections in planes; its header has ``model`` (SHA-256 of the model's file),
+type 9, has these sections in planes; its header has ``model`` (SHA-256 of the model's file),
 ``classes`` (the model's, ascending) and ``planes``.
 """
 
@@ -30,7 +30,7 @@ from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError, WireError
 from safle.wire import container
-from safle.wire.files import FileKind, SectionReader, SectionWriter, read_header
+from safle.wire.files import FileType, SectionReader, SectionWriter, read_header
 
 BINS, PER_UNIT = 1024, 72
 """Bins, and how many to a unit of asinh(log odds): p = 0.5 lies at the border in the middle."""
@@ -264,7 +264,7 @@ def _restore(
     return Evaluation(header.model, classes, **counts)
 
 
-EVALUATIONS = FileKind(container.EVALUATION, _describe, _restore)
+EVALUATIONS = FileType(container.EVALUATION, _describe, _restore)
 encode_evaluation, decode_evaluation = EVALUATIONS.encode, EVALUATIONS.decode
 
 

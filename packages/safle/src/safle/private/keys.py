@@ -221,9 +221,9 @@ class SignedHead:
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise WireError(f"not a signed head: {error}") from error
 
-    def to_bytes(self, kind: int, payload: bytes) -> bytes:
+    def to_bytes(self, file_type: int, payload: bytes) -> bytes:
         """The bytes of a signed file."""
-        return container.to_bytes(kind, self.to_json(), {"payload": payload})
+        return container.to_bytes(file_type, self.to_json(), {"payload": payload})
 
 
 @dataclass(frozen=True)
@@ -234,9 +234,9 @@ class SignedFile:
     opened: container.Container
 
     @staticmethod
-    def read(data: bytes | memoryview, kind: int) -> SignedFile:
+    def read(data: bytes | memoryview, file_type: int) -> SignedFile:
         """Open a signed file; neither signature nor payload is checked yet."""
-        opened = container.from_bytes(data, kind=kind)
+        opened = container.from_bytes(data, file_type=file_type)
         if list(opened.frames) != ["payload"]:
             raise WireError("not a signed file: expected just the section payload")
         return SignedFile(SignedHead.from_json(opened.header), opened)

@@ -131,15 +131,15 @@ class Request:
         """The bytes of the request's file."""
         return self._to_bytes(container.REQUEST, {})
 
-    def _to_bytes(self, kind: int, sections: dict[str, bytes]) -> bytes:
+    def _to_bytes(self, file_type: int, sections: dict[str, bytes]) -> bytes:
         heads = container.canonical([head.to_json() for head in self.heads.values()])
         header = {"round": self.private_round.digest}
-        return container.to_bytes(kind, header, {"heads": heads, **sections})
+        return container.to_bytes(file_type, header, {"heads": heads, **sections})
 
     @staticmethod
     def from_bytes(data: bytes, private_round: PrivateRound) -> Request:
         """Read a request; a `SafleError` unless every head is of this round and its roster."""
-        opened = container.from_bytes(data, kind=container.REQUEST)
+        opened = container.from_bytes(data, file_type=container.REQUEST)
         request = Request._read(opened, private_round)
         opened.finish()
         return request
@@ -221,7 +221,7 @@ class MaskedSum(Request):
     @staticmethod
     def from_bytes(data: bytes, private_round: PrivateRound) -> MaskedSum:
         """Read the server's own file."""
-        opened = container.from_bytes(data, kind=container.MASKED_SUM)
+        opened = container.from_bytes(data, file_type=container.MASKED_SUM)
         request = Request._read(opened, private_round)
         vector = np.frombuffer(opened.section("sum", private_round.sizes.bytes), np.uint8)
         opened.finish()

@@ -24,7 +24,7 @@ from safle.server.admission import Admission, Limits
 from safle.statistics import Accumulator, Statistics
 from safle.wire import container
 from safle.wire.contribution import Contribution, Entry
-from safle.wire.files import FileKind
+from safle.wire.files import FileType
 from safle.wire.histogram import HISTOGRAMS
 from safle.wire.statistics import STATISTICS, read_space
 
@@ -35,8 +35,8 @@ LARGEST_SHARD = 64
 SHARDS_PER_WORKER = 4
 """Shards under way at a time: they bound the cluster's memory."""
 ATTEMPTS = 3
-_SMALL_KINDS: dict[str | None, FileKind[Any]] = {
-    kind.name: kind for kind in (HISTOGRAMS, EVALUATIONS)
+_SMALL_FILE_TYPES: dict[str | None, FileType[Any]] = {
+    file_type.name: file_type for file_type in (HISTOGRAMS, EVALUATIONS)
 }
 
 
@@ -44,10 +44,10 @@ _SMALL_KINDS: dict[str | None, FileKind[Any]] = {
 class Summed:
     """A sum that was written, and how many files and samples it has; a histogram has no classes.
 
-    ``kind`` is "statistics", "histogram" or "evaluation counts"; ``digest`` is of the content.
+    ``file_type`` is "statistics", "histogram" or "evaluation counts"; ``digest`` is of the content.
     """
 
-    kind: str
+    file_type: str
     digest: str
     files: int
     samples: int
@@ -78,7 +78,7 @@ def sum_files(
     progress: Progress = lambda _share: None,
     ray: str | None = None,
 ) -> Summed:
-    """Add up files of one kind, each verified, and write the sum.
+    """Add up files of one type, each verified, and write the sum.
 
     The first file decides whether they are statistics, histograms or evaluation counts.
 
@@ -104,22 +104,22 @@ def sum_files(
     2
     """
     sources = _find_sources(paths, output)
-    kind = _SMALL_KINDS.get(container.peek_kind(sources[0]), STATISTICS)
-    if kind is not STATISTICS and (space or ray):
+    file_type = _SMALL_FILE_TYPES.get(container.peek_file_type(sources[0]), STATISTICS)
+    if file_type is not STATISTICS and (space or ray):
         raise InvalidInput(
-            f"{sources[0]} is a file of {kind.name}; an encoder (--encoder) and a Ray cluster "
+            f"{sources[0]} is a file of {file_type.name}; an encoder (--encoder) and a Ray cluster "
             "(--ray) are for statistics: leave them out"
         )
     limits = limits or Limits()
-    if kind is not STATISTICS:
-        total = _add_small(kind, sources, limits, allow_duplicates, progress)
-        return _write(output, kind, total, len(sources))
+    if file_type is not STATISTICS:
+        total = _add_small(file_type, sources, limits, allow_duplicates, progress)
+        return _write(output, file_type, total, len(sources))
     rules = Rules(space or read_space(sources[0]), limits, allow_duplicates)
     if ray is None:
         statistics, _ = add_sources(rules, sources, progress)
     else:
         statistics = add_on_ray(rules, sources, progress, ray)
-    return _write(output, kind, statistics.snapshot(), len(sources))
+    return _write(output, file_type, statistics.snapshot(), len(sources))
 
 
 def add_sources(
@@ -212,7 +212,7 @@ def _split(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
 
 
 def _add_small(
-    kind: FileKind[Any],
+    file_type: FileType[Any],
     sources: Sequence[str],
     limits: Limits,
     allow_duplicates: bool,
@@ -223,12 +223,12 @@ def _add_small(
     def admit(_model: str, classes: tuple[ClassName, ...]) -> None:
         limits.check_classes(classes, set())
 
-    options: dict[str, Any] = {"admit": admit} if kind is EVALUATIONS else {}
+    options: dict[str, Any] = {"admit": admit} if file_type is EVALUATIONS else {}
     total, admission = None, Admission(limits)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             data = container.read_limited(source)
-            value, digest = kind.open(data, **options)
+            value, digest = file_type.open(data, **options)
             entry = Entry(as_path(source).name, digest, value.sample_count, len(data))
             admission.check(entry, allow_duplicates=allow_duplicates)
             total = value if total is None else total + value
@@ -251,9 +251,9 @@ def _find_sources(paths: Iterable[StrPath], output: StrPath) -> list[str]:
     return sources
 
 
-def _write(output: StrPath, kind: FileKind[Any], total: Any, files: int) -> Summed:
-    data = kind.encode(total)
+def _write(output: StrPath, file_type: FileType[Any], total: Any, files: int) -> Summed:
+    data = file_type.encode(total)
     write_bytes(output, data)
     classes = getattr(total, "class_names", ())
     digest = container.declared_digest(data)
-    return Summed(kind.name, digest, files, total.sample_count, classes, len(data))
+    return Summed(file_type.name, digest, files, total.sample_count, classes, len(data))

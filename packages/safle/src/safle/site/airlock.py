@@ -41,7 +41,7 @@ ANSWERS = {
     EVALUATE: (".eval", container.EVALUATION),
     OPEN: (".answer", container.ANSWER),
 }
-"""How the name of an answer's file ends, and the kind of wire file that it is."""
+"""How the name of an answer's file ends, and the type of wire file that it is."""
 ENCODER, ROUND, MODEL, REQUEST = (
     "encoder.safetensors",
     "round.private",
@@ -99,7 +99,7 @@ class Question:
 
     def check(self, data: bytes) -> None:
         """Refuse an answer that is no whole file, or was made for another question."""
-        header = container.from_bytes(data, kind=ANSWERS[self.kind][1]).header
+        header = container.from_bytes(data, file_type=ANSWERS[self.kind][1]).header
         fields = header.get("head", header)
         for name, value in self.expects.items():
             if fields.get(name) != value:

@@ -22,7 +22,7 @@ from safle.encoders.histogram import Histogram
 from safle.evaluation.counts import EVALUATIONS, Evaluation
 from safle.statistics import Statistics
 from safle.statistics.noisy import NoisyStatistics
-from safle.wire.files import FileKind
+from safle.wire.files import FileType
 from safle.wire.histogram import HISTOGRAMS
 from safle.wire.noisy import NOISY
 from safle.wire.statistics import STATISTICS
@@ -30,13 +30,13 @@ from safle.wire.statistics import STATISTICS
 if TYPE_CHECKING:
     from safle.private.round import PrivateRound
 
-FILE_KINDS: dict[type, FileKind[Any]] = {
+FILE_TYPE_OF: dict[type, FileType[Any]] = {
     Statistics: STATISTICS,
     NoisyStatistics: NOISY,
     Histogram: HISTOGRAMS,
     Evaluation: EVALUATIONS,
 }
-"""The kind of file that a value of each type is written as."""
+"""The type of file that a value of each type is written as."""
 FEW = 5
 """The sums of a class with fewer samples say much about each of them."""
 SPARE = 10
@@ -120,16 +120,16 @@ class Release:
     @staticmethod
     def of(counted: Statistics | Histogram | Evaluation, encoder: str = "") -> Release:
         """A plain release of ``counted``; evaluation counts do not hold their ``encoder``."""
-        kind, samples = FILE_KINDS[type(counted)].name, counted.sample_count
+        file_type, samples = FILE_TYPE_OF[type(counted)].name, counted.sample_count
         if isinstance(counted, Histogram):
-            return Release(kind, samples, counted.feature_dim)
+            return Release(file_type, samples, counted.feature_dim)
         names = [*counted.class_names, "(unknown)"]
         counts = zip(names, counted.class_counts.tolist(), strict=False)
         classes = {name: count for name, count in counts if count}
         if isinstance(counted, Evaluation):
-            return Release(kind, samples, len(counted.class_names), classes, encoder)
+            return Release(file_type, samples, len(counted.class_names), classes, encoder)
         gives_away = find_exposure(counted).summary
-        return Release(kind, samples, counted.dim, classes, counted.fingerprint, gives_away)
+        return Release(file_type, samples, counted.dim, classes, counted.fingerprint, gives_away)
 
 
 class Exposure(NamedTuple):

@@ -131,7 +131,7 @@ def _read_file(path: str | os.PathLike[str], selection: Selection) -> Table:
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         known = ", ".join(_READERS)
-        raise TableError(f"{file}: unknown kind of file; expected one of {known}{_IMAGES}")
+        raise TableError(f"{file}: unknown file type; expected one of {known}{_IMAGES}")
     try:
         return reader(file, selection)
     except OSError as error:

@@ -149,7 +149,7 @@ class Selection:
     names: tuple[str, ...] = ()
 
     def refuse(self, path: Path, *options: str) -> None:
-        """Raise if the caller gave one of ``options``, which this kind of file does not have."""
+        """Raise if the caller gave one of ``options``, which this type of file does not have."""
         for option in options:
             value = getattr(self, option)
             if value != getattr(type(self), option):

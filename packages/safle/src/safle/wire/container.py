@@ -26,7 +26,7 @@ from safle.errors import WireError
 MAGIC = b"\x89SAFLE\r\n"
 VERSION = 3
 STATISTICS, HISTOGRAM, ROUND, MASKED, MASKED_SUM, REQUEST, ANSWER, NOISY, EVALUATION = range(1, 10)
-KINDS = {
+FILE_TYPES = {
     STATISTICS: "statistics",
     HISTOGRAM: "histogram",
     ROUND: "private round",
@@ -60,7 +60,7 @@ class Container:
     limit : most bytes that the file may unfold to
     """
 
-    kind: int
+    file_type: int
     header: dict[str, Any]
     digest: str
     text: bytes
@@ -86,7 +86,7 @@ class Container:
         """Check that the file holds what was read, in that order, and has the digest it claims."""
         if list(self.frames) != list(self._unfolded):
             raise WireError(f"the file has other sections; expected {', '.join(self._unfolded)}")
-        if _digest(self.kind, self.text, self._unfolded.values()).hex() != self.digest:
+        if _digest(self.file_type, self.text, self._unfolded.values()).hex() != self.digest:
             raise WireError(
                 "the digest does not match the content: the file claims another identity"
             )
@@ -99,9 +99,9 @@ def canonical(header: Mapping[str, Any] | Sequence[Any]) -> bytes:
     ).encode()
 
 
-def _digest(kind: int, header: bytes, sections: Iterable[bytes]) -> bytes:
+def _digest(file_type: int, header: bytes, sections: Iterable[bytes]) -> bytes:
     """SHA-256 over the uncompressed content: no compressor's version can change it."""
-    digest = hashlib.sha256(struct.pack("<HHI", VERSION, kind, len(header)) + header)
+    digest = hashlib.sha256(struct.pack("<HHI", VERSION, file_type, len(header)) + header)
     for content in sections:
         digest.update(content)
     return digest.digest()
@@ -111,7 +111,7 @@ def _compress(content: bytes) -> bytes:
     return zstandard.ZstdCompressor(compression_params=COMPRESSION).compress(content)
 
 
-def to_bytes(kind: int, header: Mapping[str, Any], sections: Mapping[str, bytes]) -> bytes:
+def to_bytes(file_type: int, header: Mapping[str, Any], sections: Mapping[str, bytes]) -> bytes:
     """A file's bytes; the section table is added to the header."""
     table = [[name, len(content)] for name, content in sections.items()]
     text = canonical({**header, "sections": table})
@@ -119,18 +119,18 @@ def to_bytes(kind: int, header: Mapping[str, Any], sections: Mapping[str, bytes]
         raise WireError(f"the header has {len(text)} bytes; expected at most {MAX_HEADER_BYTES}")
     # Both release the GIL: the digest is computed while the sections are compressed.
     with ThreadPoolExecutor(2) as threads:
-        digest = threads.submit(_digest, kind, text, sections.values())
+        digest = threads.submit(_digest, file_type, text, sections.values())
         packed = list(threads.map(_compress, sections.values()))
     sizes = struct.pack(f"<{len(packed)}Q", *map(len, packed))
-    prefix = _PREFIX.pack(MAGIC, VERSION, kind, len(text), digest.result())
+    prefix = _PREFIX.pack(MAGIC, VERSION, file_type, len(text), digest.result())
     body = b"".join([prefix, text, sizes, *packed])
     return body + hashlib.sha256(body).digest()
 
 
-def from_bytes(data: bytes | memoryview, *, kind: int, limit: int | None = None) -> Container:
+def from_bytes(data: bytes | memoryview, *, file_type: int, limit: int | None = None) -> Container:
     """Check a file's bytes and open them; `WireError` for anything but a whole file."""
     view, limit = memoryview(data), most_memory(limit)
-    header_size, digest = _check_prefix(view, kind, limit)
+    header_size, digest = _check_prefix(view, file_type, limit)
     view = _check_seal(view)
     at = _PREFIX.size + header_size
     text = bytes(view[_PREFIX.size : at])
@@ -150,10 +150,10 @@ def from_bytes(data: bytes | memoryview, *, kind: int, limit: int | None = None)
     for (name, raw), size in zip(table, sizes, strict=True):
         frames[name] = (view[at : at + size], raw)
         at += size
-    return Container(kind, header, digest.hex(), text, frames, limit)
+    return Container(file_type, header, digest.hex(), text, frames, limit)
 
 
-def _check_prefix(view: memoryview, kind: int, limit: int) -> tuple[int, bytes]:
+def _check_prefix(view: memoryview, file_type: int, limit: int) -> tuple[int, bytes]:
     if len(view) > limit:
         raise WireError(f"the file has {over_limit(len(view), limit)}")
     if len(view) < _PREFIX.size or bytes(view[: len(MAGIC)]) != MAGIC:
@@ -161,10 +161,9 @@ def _check_prefix(view: memoryview, kind: int, limit: int) -> tuple[int, bytes]:
     _, version, found, header_size, digest = _PREFIX.unpack_from(view)
     if version != VERSION:
         raise WireError(f"wire version {version}; this safle reads version {VERSION}: upgrade it")
-    if found != kind:
-        raise WireError(
-            f"this is a {KINDS.get(found, f'kind {found}')} file; expected {KINDS[kind]}"
-        )
+    if found != file_type:
+        name = FILE_TYPES.get(found, f"type {found}")
+        raise WireError(f"this is a {name} file; expected {FILE_TYPES[file_type]}")
     if header_size > MAX_HEADER_BYTES or _PREFIX.size + header_size + _SEAL_BYTES > len(view):
         raise WireError(f"the header claims {header_size} bytes, which the file does not hold")
     return header_size, digest
@@ -230,17 +229,17 @@ def read_limited(path: StrPath, *, limit: int | None = None) -> bytes:
     return file.read_bytes()
 
 
-def peek_kind(path: StrPath) -> str | None:
-    """The kind of a safle wire file, from its first bytes; None for any other file.
+def peek_file_type(path: StrPath) -> str | None:
+    """The type of a safle wire file, from its first bytes; None for any other file.
 
-    >>> peek_kind(__file__) is None
+    >>> peek_file_type(__file__) is None
     True
     """
     with _naming_missing(path), as_path(path).open("rb") as file:
         start = file.read(_PREFIX.size)
     if len(start) < _PREFIX.size or not start.startswith(MAGIC):
         return None
-    return KINDS.get(_PREFIX.unpack(start)[2])
+    return FILE_TYPES.get(_PREFIX.unpack(start)[2])
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""One reader and one writer for every kind of file, and the integer arrays in their sections.
+"""One reader and one writer for every type of file, and the integer arrays in their sections.
 
 An array is sent as byte planes, as few as its values need: all lowest bytes first, then all next
 ones. Signed values are folded before (0, -1, 1, -2 -> 0, 1, 2, 3). High planes are mostly zero and
@@ -74,7 +74,7 @@ class SectionReader:
 
 
 @dataclass(frozen=True)
-class FileKind(Generic[Value]):
+class FileType(Generic[Value]):
     """How values of one type become files: equal ones have equal bytes, bad bytes a `WireError`.
 
     ``describe`` writes a value's arrays into sections and returns the other fields of the header.
@@ -86,7 +86,7 @@ class FileKind(Generic[Value]):
 
     @property
     def name(self) -> str:
-        return container.KINDS[self.number]
+        return container.FILE_TYPES[self.number]
 
     def encode(self, value: Value) -> bytes:
         """The bytes of a file.
@@ -106,7 +106,7 @@ class FileKind(Generic[Value]):
         self, data: bytes | memoryview, *, limit: int | None = None, **options: Any
     ) -> tuple[Value, str]:
         """A value from bytes, verified, and their digest: the identity of what was sent."""
-        opened = container.from_bytes(data, kind=self.number, limit=limit)
+        opened = container.from_bytes(data, file_type=self.number, limit=limit)
         with typed_errors():
             return self.restore(opened, **options), opened.digest
 
@@ -132,9 +132,9 @@ class FileKind(Generic[Value]):
         write_bytes(path, self.encode(value))
 
 
-def read_header(kind: type[Value], opened: container.Container) -> Value:
-    """The header of a file as ``kind``, a `msgspec.Struct` that forbids other fields."""
-    return as_settings(kind, opened.header, where="the header: ", error=WireError)
+def read_header(header_type: type[Value], opened: container.Container) -> Value:
+    """The header of a file as ``header_type``, a `msgspec.Struct` that forbids other fields."""
+    return as_settings(header_type, opened.header, where="the header: ", error=WireError)
 
 
 @contextmanager
@@ -171,12 +171,12 @@ def _integer_type(planes: int) -> type[np.signedinteger[Any]]:
 def to_planes(values: NDArray[np.integer[Any]], halves: int) -> bytes:
     """``halves`` half bytes of every folded value, plane after plane."""
     flat, planes = values.reshape(-1), value_bytes(halves)
-    kind = np.dtype(_integer_type(planes))
+    dtype = np.dtype(_integer_type(planes))
     result = np.empty((planes, len(flat)), np.uint8)
     for first in range(0, len(flat), VALUES_AT_A_TIME):
-        wide = flat[first : first + VALUES_AT_A_TIME].astype(kind)
-        folded = ((wide << 1) ^ (wide >> 8 * kind.itemsize - 1)) << 4 * (halves % 2)
-        split = folded.astype(kind.newbyteorder("<")).view(np.uint8).reshape(-1, kind.itemsize)
+        wide = flat[first : first + VALUES_AT_A_TIME].astype(dtype)
+        folded = ((wide << 1) ^ (wide >> 8 * dtype.itemsize - 1)) << 4 * (halves % 2)
+        split = folded.astype(dtype.newbyteorder("<")).view(np.uint8).reshape(-1, dtype.itemsize)
         result[:, first : first + VALUES_AT_A_TIME] = split[:, :planes].T
     return result.tobytes()
 

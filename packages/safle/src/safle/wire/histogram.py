@@ -9,7 +9,7 @@ from safle.basics.places import StrPath
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import WireError
 from safle.wire import container
-from safle.wire.files import FileKind, SectionReader, SectionWriter
+from safle.wire.files import FileType, SectionReader, SectionWriter
 
 
 def _describe(histogram: Histogram, sections: SectionWriter) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _restore(opened: container.Container) -> Histogram:
     return histogram
 
 
-HISTOGRAMS = FileKind(container.HISTOGRAM, _describe, _restore)
+HISTOGRAMS = FileType(container.HISTOGRAM, _describe, _restore)
 encode_histogram, decode_histogram = HISTOGRAMS.encode, HISTOGRAMS.decode
 
 

@@ -15,7 +15,7 @@ from safle.errors import WireError
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, Privacy, noisy_bytes
 from safle.wire import container
-from safle.wire.files import FileKind, SectionReader, SectionWriter, read_header
+from safle.wire.files import FileType, SectionReader, SectionWriter, read_header
 from safle.wire.statistics import SpaceHeader, check_space, space_fields
 
 SECTIONS = ("counts", "cross", "products")
@@ -59,7 +59,7 @@ def _restore(opened: container.Container, space: CodeSpace | None = None) -> Noi
     return NoisyStatistics.of(found, classes, released, privacy)
 
 
-NOISY = FileKind(container.NOISY, _describe, _restore)
+NOISY = FileType(container.NOISY, _describe, _restore)
 encode_noisy, decode_noisy = NOISY.encode, NOISY.decode
 
 

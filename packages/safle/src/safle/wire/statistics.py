@@ -22,7 +22,7 @@ from safle.statistics.gram import Gram
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.value import Margins
 from safle.wire import container, grams
-from safle.wire.files import FileKind, SectionReader, SectionWriter, read_header, typed_errors
+from safle.wire.files import FileType, SectionReader, SectionWriter, read_header, typed_errors
 
 WHOLE, COLUMNS = "whole", "columns"
 LAYOUT_BYTES = 24
@@ -91,7 +91,7 @@ def _restore(
     return statistics
 
 
-STATISTICS = FileKind(container.STATISTICS, _describe, _restore)
+STATISTICS = FileType(container.STATISTICS, _describe, _restore)
 encode_statistics = STATISTICS.encode
 
 
@@ -137,7 +137,7 @@ def read_space(path: StrPath) -> CodeSpace:
     """The code space that a statistics file names; no sums are read."""
     data = container.read_limited(path)
     with naming(path), typed_errors():
-        opened = container.from_bytes(data, kind=container.STATISTICS)
+        opened = container.from_bytes(data, file_type=container.STATISTICS)
         return _check_header(opened, None)[1]
 
 
