@@ -32,7 +32,7 @@ _TABLE = {"releases": ("time", "encoder", "epsilon", "delta", "rho")}
 
 
 @dataclass(frozen=True)
-class Release:
+class LedgerRow:
     """A release that was made, or begun; its rho counts in either case."""
 
     number: int
@@ -49,12 +49,12 @@ class Ledger:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
 
-    def releases(self) -> list[Release]:
+    def releases(self) -> list[LedgerRow]:
         """All releases, oldest first; `StoreError` if a row was altered."""
         if not self._path.exists():
             return []
         with SealedFile(self._path, _TABLE) as file:
-            return [Release(*row) for row in file.rows("releases")]
+            return [LedgerRow(*row) for row in file.rows("releases")]
 
     def spend(
         self,
@@ -81,7 +81,7 @@ class Ledger:
         planned = plan_noise(space.layout, epsilon, delta)
         # Without a transaction, two processes would each miss the other's release.
         with SealedFile(self._path, _TABLE) as file, file.transaction():
-            before = [Release(*row) for row in file.rows("releases")]
+            before = [LedgerRow(*row) for row in file.rows("releases")]
             total = epsilon_of(sum((release.rho for release in before), planned.rho), delta)
             total = max(total, float(epsilon))
             if most_epsilon is not None and total > most_epsilon:
