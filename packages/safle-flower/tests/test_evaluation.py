@@ -118,7 +118,7 @@ def test_a_policy_names_the_encoders_of_models_too(tmp_path: Path, nodes: Any) -
     assert verdicts == {"a": "its policy refuses: encoders", "b": "", "c": ""}
 
 
-def test_counts_of_another_model_are_not_unfolded(tmp_path: Path, nodes: Any) -> None:
+def test_counts_of_another_model_are_not_decompressed(tmp_path: Path, nodes: Any) -> None:
     run_round(tmp_path, nodes)
     model = safle.load_model(tmp_path / "results/model.safetensors")
     task, honest = EvaluationTask(model, Limits()), tmp_path / "results/evaluation.eval"
@@ -128,7 +128,7 @@ def test_counts_of_another_model_are_not_unfolded(tmp_path: Path, nodes: Any) ->
         {"model": model.digest, "classes": [*range(9_999)], "planes": {}},
         {},
     )
-    # Unfolded, it would fail for lack of memory or of sections.
+    # Decompressed, it would fail for lack of memory or of sections.
     with pytest.raises(EncoderMismatch, match="answers of model"):
         task.take("b", many)
 

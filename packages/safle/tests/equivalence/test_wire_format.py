@@ -45,7 +45,7 @@ def test_the_example_of_the_page_is_what_is_written():
     for row in rows:
         name, *planes = re.findall(r"^\w+|(?<= )[0-9a-f]{4,}(?= )", row)
         assert sections[name].hex() == "".join(planes)
-        values = unfold(sections[name], header["planes"][name])
+        values = read_integers(sections[name], header["planes"][name])
         assert [int(number) for number in re.findall(r"(?<= )-?\d+(?=[,;]|$)", row)] == values
 
 
@@ -69,14 +69,14 @@ def open_container(data):
     return file_type, header, sections
 
 
-def unfold(raw, halves):
+def read_integers(raw, halves):
     planes = (halves + 1) // 2
     count = len(raw) // planes
-    folded = [sum(raw[p * count + i] << 8 * p for p in range(planes)) for i in range(count)]
+    unsigned = [sum(raw[p * count + i] << 8 * p for p in range(planes)) for i in range(count)]
     if halves % 2:
-        assert all(u % 16 == 0 for u in folded)
-        folded = [u // 16 for u in folded]
-    return [u // 2 if u % 2 == 0 else -(u + 1) // 2 for u in folded]
+        assert all(u % 16 == 0 for u in unsigned)
+        unsigned = [u // 16 for u in unsigned]
+    return [u // 2 if u % 2 == 0 else -(u + 1) // 2 for u in unsigned]
 
 
 def read_statistics(data):
@@ -90,8 +90,8 @@ def read_statistics(data):
     codes = [i for i in range(sum(tables)) if sections["codes"][i // 8] >> i % 8 & 1]
     S = len(codes)
     assert header["seen"] == S
-    counts = unfold(sections["counts"], planes["counts"])
-    cross = np.array(unfold(sections["cross"], planes["cross"]), object).reshape(S + F, K)
+    counts = read_integers(sections["counts"], planes["counts"])
+    cross = np.array(read_integers(sections["cross"], planes["cross"]), object).reshape(S + F, K)
     borders = np.cumsum([0, *tables])
     owner = [int(np.searchsorted(borders, code, side="right")) - 1 for code in codes]
     gram = np.zeros((S + F, S + F), object)
@@ -99,10 +99,10 @@ def read_statistics(data):
     grams = read_classes(header, sections, cross[S:], limits, counts)
     if header["form"] == "columns":
         bits = basis_bits(sections["basis"], S + F, limits, sum(counts))
-        values = iter(unfold(sections["sums"], planes["sums"]))
+        values = iter(read_integers(sections["sums"], planes["sums"]))
         gram = read_columns(bits, values, cross, owner, limits, sum(counts))
     elif sum(counts):
-        values = iter(unfold(sections["products"], planes["products"]))
+        values = iter(read_integers(sections["products"], planes["products"]))
         block = range(*(S + column for column in header["layout"].get("by_class", (0, 0))))
         gram = read_products(values, cross, owner, limits, block, grams)
     return codes, gram, cross, counts, grams
@@ -114,7 +114,7 @@ def read_classes(header, sections, cross, limits, counts):
         return []
     limits, cross, grams = limits[first:after], cross[first:after], []
     d, basis = after - first, sections["class_basis"]
-    values = iter(unfold(sections["class_sums"], header["planes"]["class_sums"]))
+    values = iter(read_integers(sections["class_sums"], header["planes"]["class_sums"]))
     for k, n in enumerate(counts):
         own = cross[:, k : k + 1]
         if sections["class_forms"][k // 8] >> k % 8 & 1:
@@ -283,7 +283,7 @@ def test_a_stranger_reads_the_same_histogram():
     low, high, bins = header["grid"]
     assert (file_type, header["features"], bins) == (2, 3, 11)
     assert (float.fromhex(low), float.fromhex(high)) == (-1.5, 2.25)
-    counts = unfold(sections["counts"], header["planes"])
+    counts = read_integers(sections["counts"], header["planes"])
     assert counts == histogram.counts.ravel().tolist()
     each = Histogram.of(np.zeros((1, 2)), Grid([-1.5, 0], [2.25, 64], bins=3))
     low, high, bins = open_container(encode_histogram(each))[1]["grid"]

@@ -17,7 +17,7 @@ from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import EncoderMismatch, NotEnoughMemory, SettingsError, WireError
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import decode_statistics, encode_statistics
-from safle.wire.statistics import unfolded_bytes
+from safle.wire.statistics import bytes_to_read
 from support.data_sets import fixed_encoder
 from support.forging import Forgery, at_most, peak_of
 
@@ -64,7 +64,7 @@ def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder():
     with at_most(1_000_000), pytest.raises(EncoderMismatch, match="another layout"):
         decode_statistics(data, space=fixed_encoder("linear").space)
     layout = LinearEncoder(np.zeros(13_999), np.ones(13_999)).layout
-    said = unfolded_bytes(layout, 0, 0, 0, form="whole")
+    said = bytes_to_read(layout, 0, 0, 0, form="whole")
     with at_most(5_000_000), pytest.raises(WireError, match="the limit is"):
         decode_statistics(data, limit=said - 1)
     assert peak_of(lambda: decode_statistics(data)) <= said

@@ -21,15 +21,15 @@ def of_classes(encoder, names):
     return count(encoder, features, np.array(names))
 
 
-def test_classes_beyond_the_limit_are_refused_before_anything_unfolds(tmp_path, monkeypatch):
+def test_classes_beyond_the_limit_are_refused_before_decompression(tmp_path, monkeypatch):
     encoder = fixed_encoder("linear by class", 2)
     data = encode_statistics(of_classes(encoder, [*range(30)]))
     (tmp_path / "many.stats").write_bytes(data)
 
-    def unfold(*_arguments):
-        raise AssertionError("a section was unfolded")
+    def decompress(*_arguments):
+        raise AssertionError("a section was decompressed")
 
-    monkeypatch.setattr("zstandard.ZstdDecompressor", unfold)
+    monkeypatch.setattr("zstandard.ZstdDecompressor", decompress)
     few, named = Limits(most_classes=29), Limits(classes=("ill", "well"))
     with Store.create(tmp_path / "store", encoder) as store:
         for limits in (few, named):

@@ -96,7 +96,7 @@ def test_sums_that_would_wrap_are_refused(published):
             type(noisy).of(encoder, (0, 1, 2), huge, noisy.privacy)
 
 
-def test_a_layout_too_large_to_unfold_is_refused_first():
+def test_a_layout_too_large_to_read_is_refused_first():
     encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=300))
     plan = plan_noise(encoder.layout, 1, 1e-5)
     data = encode_noisy(publish(Statistics.empty(encoder.space), plan, ["a"], draw=draw))

@@ -110,7 +110,7 @@ def peak(parties, data, read=Masked.from_bytes):
     return peak_of(lambda: attempt(partial(read, data, parties.private_round)))
 
 
-def test_few_bytes_do_not_unfold_to_many(parties, total):
+def test_few_bytes_do_not_decompress_to_many(parties, total):
     bomb, head = bytes(1 << 27), next(iter(total.heads.values()))
     said = {name: head.fields[name] for name in ("round", "client", "boxes")}
     asked = {"round": parties.private_round.digest, "request": total.digest}

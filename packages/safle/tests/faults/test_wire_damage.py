@@ -157,7 +157,7 @@ def zeros(size):
     return b"".join([*(compressor.compress(block) for _ in range(size >> 20)), compressor.flush()])
 
 
-def test_a_small_file_that_unfolds_to_a_gigabyte_is_refused_without_unfolding_it(files, tmp_path):
+def test_a_small_file_of_a_gigabyte_is_refused_before_it_is_decompressed(files, tmp_path):
     size = 1 << 30
     frame = zeros(size)
     assert len(frame) < 200_000

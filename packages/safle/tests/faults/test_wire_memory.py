@@ -10,7 +10,7 @@ from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, count
 from safle.wire import container, decode_statistics, encode_statistics
 from safle.wire.grams import class_bytes, has_few_samples, working_bytes
-from safle.wire.statistics import STATISTICS, unfolded_bytes
+from safle.wire.statistics import STATISTICS, bytes_to_read
 from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder, suiting_features
 from support.forging import Forgery, at_most, peak_of, refuse
 
@@ -29,7 +29,7 @@ def said_of(statistics, data):
     """What a reader checks before it begins."""
     opened = container.from_bytes(data, file_type=container.STATISTICS)
     sizes = len(statistics.codes), len(statistics.class_names), opened.raw_bytes
-    said = unfolded_bytes(statistics.layout, *sizes, form=opened.header["form"])
+    said = bytes_to_read(statistics.layout, *sizes, form=opened.header["form"])
     return said + (working_bytes(statistics) if has_few_samples(statistics) else 0)
 
 
@@ -107,14 +107,14 @@ def test_a_number_of_more_digits_than_python_reads_is_a_lie_too():
     refuse(forged.to_bytes(), "header is not valid")
 
 
-def test_layouts_are_compared_before_anything_unfolds(monkeypatch):
+def test_layouts_are_compared_before_anything_is_decompressed(monkeypatch):
     forged = Forgery.of(encode_statistics(fixed_data("linear").count()))
     forged.header["layout"]["limits"][0][0][0] += 1
 
-    def unfold(*_arguments):
-        raise AssertionError("a section was unfolded")
+    def decompress(*_arguments):
+        raise AssertionError("a section was decompressed")
 
-    monkeypatch.setattr("zstandard.ZstdDecompressor", unfold)
+    monkeypatch.setattr("zstandard.ZstdDecompressor", decompress)
     with at_most(MILLION), pytest.raises(EncoderMismatch, match="another layout"):
         decode_statistics(forged.to_bytes(), space=fixed_encoder("linear").space)
 

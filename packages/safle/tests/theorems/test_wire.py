@@ -124,12 +124,12 @@ INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)
 
 
 @given(values=arrays(np.int64, st.integers(0, 20), elements=INT64))
-def test_planes_fold_every_integer_into_the_fewest_half_bytes(values):
+def test_planes_hold_every_integer_in_the_fewest_half_bytes(values):
     planes = plane_count(values)
     encoded = to_planes(values, planes)
     assert np.array_equal(from_planes(encoded, planes, values.shape), values)
-    folded = [2 * v if v >= 0 else -2 * v - 1 for v in values.tolist()]
-    assert planes == max([1, *((u.bit_length() + 3) // 4 for u in folded)])
-    shifted = [16 * u if planes % 2 else u for u in folded]
+    unsigned = [2 * v if v >= 0 else -2 * v - 1 for v in values.tolist()]
+    assert planes == max([1, *((u.bit_length() + 3) // 4 for u in unsigned)])
+    shifted = [16 * u if planes % 2 else u for u in unsigned]
     expected = bytes(u >> 8 * p & 255 for p in range((planes + 1) // 2) for u in shifted)
     assert encoded == expected

@@ -179,7 +179,7 @@ class Model:
             if self.squares is not None:
                 squared.append(codes.dense[:, self.squares.columns])
         if self.squares is not None:
-            # All samples together, so that each class's triangle is unfolded once.
+            # All samples together, so that each class's triangle is expanded once.
             self.squares.add(scores, np.concatenate(squared))
 
     def _add_weights(self, codes: Codes, scores: NDArray[np.float64]) -> None:

@@ -228,7 +228,7 @@ class SignedHead:
 
 @dataclass(frozen=True)
 class SignedFile:
-    """A signed file whose payload is still folded: its reader checks head and size first."""
+    """A signed file whose payload is still compressed: its reader checks head and size first."""
 
     head: SignedHead
     opened: container.Container
@@ -241,7 +241,7 @@ class SignedFile:
             raise WireError("not a signed file: expected just the section payload")
         return SignedFile(SignedHead.from_json(opened.header), opened)
 
-    def unfold(self, size: int) -> bytes:
+    def decompress(self, size: int) -> bytes:
         """The payload, if it has this size and is the one that was signed."""
         payload = self.opened.section("payload", size)
         self.opened.finish()

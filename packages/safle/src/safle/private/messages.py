@@ -62,7 +62,7 @@ class Masked:
         """Read a client's file; a `SafleError` unless it is of this round and of its roster."""
         signed = SignedFile.read(data, container.MASKED)
         client = _check_client_head(signed.head, private_round)
-        vector = signed.unfold(private_round.sizes.bytes)
+        vector = signed.decompress(private_round.sizes.bytes)
         return Masked(client, signed.head, np.frombuffer(vector, np.uint8))
 
 
@@ -195,7 +195,7 @@ class KeyholderAnswer:
         request = signed.head.fields["request"]
         if not is_digest(request):
             raise WireError("the answer does not name its request by a digest")
-        masks = np.frombuffer(signed.unfold(private_round.sizes.bytes), np.uint8)
+        masks = np.frombuffer(signed.decompress(private_round.sizes.bytes), np.uint8)
         return KeyholderAnswer(keyholder, private_round.digest, request, masks)
 
     def require(self, request: Request) -> None:

@@ -124,8 +124,8 @@ class RoundContent:
             signed.head.check(operator, "round")
         if signed.opened.raw_bytes > MOST_BYTES:
             # A few compressed bytes could fill the memory.
-            raise WireError(f"unfolds to {signed.opened.raw_bytes} bytes; at most {MOST_BYTES}")
-        return read_content(signed.unfold(signed.opened.raw_bytes)), signed.head
+            raise WireError(f"holds {signed.opened.raw_bytes} bytes; expected at most {MOST_BYTES}")
+        return read_content(signed.decompress(signed.opened.raw_bytes)), signed.head
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ class Admission:
         return self._classes.keys()
 
     def check_classes(self, classes: tuple[ClassName, ...]) -> None:
-        """Refuse classes before their contribution is unfolded: many take long to verify."""
+        """Refuse classes before their contribution is decompressed: many take long to verify."""
         self.limits.check_classes(classes, self.classes)
 
     def check(self, entry: Entry, *, allow_duplicates: bool = False) -> None:

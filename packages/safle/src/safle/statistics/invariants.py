@@ -116,7 +116,7 @@ def _limits(s: Margins) -> Integers:
 
 
 def verify_margins(margins: Margins) -> None:
-    """Check what holds without the gram, before anything of the gram's size is unfolded."""
+    """Check what holds without the gram, before anything of the gram's size is decompressed."""
     if margins.cross.shape != (margins.dim, len(margins.class_names)):
         fail("shape", f"cross has shape {margins.cross.shape}, expected a row for each column")
     if margins.class_counts.shape != (len(margins.class_names),):

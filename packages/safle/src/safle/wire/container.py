@@ -51,13 +51,13 @@ _SEAL_BYTES = 32
 
 @dataclass(frozen=True)
 class Container:
-    """A sealed file: its header, and sections that unfold when their size is known.
+    """A sealed file: its header, and sections that are decompressed when their size is known.
 
     Attributes
     ----------
     digest : of header and sections, as the file declares it; `finish` checks it
     frames : compressed section and raw size by name, in the order of the file
-    limit : most bytes that the file may unfold to
+    limit : most bytes that the file may decompress to
     """
 
     file_type: int
@@ -66,27 +66,27 @@ class Container:
     text: bytes
     frames: dict[str, tuple[memoryview, int]]
     limit: int
-    _unfolded: dict[str, bytes] = field(default_factory=dict)
+    _sections: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def raw_bytes(self) -> int:
-        """What all sections unfold to."""
+        """The size of all sections, decompressed."""
         return sum(raw for _, raw in self.frames.values())
 
     def section(self, name: str, size: int) -> bytes:
-        """A section that must have exactly ``size`` raw bytes; nothing else is unfolded."""
+        """A section that must have exactly ``size`` raw bytes; no other is decompressed."""
         frame, raw = self.frames.get(name, (None, None))
         if frame is None or raw != size:
             length = "none" if frame is None else f"{raw} bytes"
             raise WireError(f"section {name!r} has {length}; its header implies {size} bytes")
-        self._unfolded[name] = _decompress(frame, size, name)
-        return self._unfolded[name]
+        self._sections[name] = _decompress(frame, size, name)
+        return self._sections[name]
 
     def finish(self) -> None:
         """Check that the file holds what was read, in that order, and has the digest it claims."""
-        if list(self.frames) != list(self._unfolded):
-            raise WireError(f"the file has other sections; expected {', '.join(self._unfolded)}")
-        if _digest(self.file_type, self.text, self._unfolded.values()).hex() != self.digest:
+        if list(self.frames) != list(self._sections):
+            raise WireError(f"the file has other sections; expected {', '.join(self._sections)}")
+        if _digest(self.file_type, self.text, self._sections.values()).hex() != self.digest:
             raise WireError(
                 "the digest does not match the content: the file claims another identity"
             )
@@ -137,7 +137,7 @@ def from_bytes(data: bytes | memoryview, *, file_type: int, limit: int | None = 
     header, table = _parse_header(text)
     raw_total = sum(size for _, size in table)
     if raw_total > limit:
-        raise WireError(f"the file unfolds to {over_limit(raw_total, limit)}")
+        raise WireError(f"the file decompresses to {over_limit(raw_total, limit)}")
     if len(view) < at + 8 * len(table):
         raise WireError("the file ends inside its section table")
     sizes = struct.unpack_from(f"<{len(table)}Q", view, at)

@@ -48,7 +48,7 @@ class Contribution:
         Parameters
         ----------
         space : the code space that is expected
-        admit : called with the class names before anything unfolds; refuses by `LimitExceeded`
+        admit : gets the class names before sections are decompressed; refuses by `LimitExceeded`
         """
         client = check_client(self.client)
         statistics, digest = STATISTICS.open(

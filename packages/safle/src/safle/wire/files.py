@@ -1,8 +1,8 @@
 """One reader and one writer for every type of file, and the integer arrays in their sections.
 
 An array is sent as byte planes, as few as its values need: all lowest bytes first, then all next
-ones. Signed values are folded before (0, -1, 1, -2 -> 0, 1, 2, 3). High planes are mostly zero and
-compress to nothing, so no value needs an integer type of its own.
+ones. Signed values become unsigned before (0, -1, 1, -2 -> 0, 1, 2, 3). High planes are mostly zero
+and compress to nothing, so no value needs an integer type of its own.
 
 The header counts planes in half bytes. If their number is odd, the lowest plane holds half bytes:
 low bits are noise, which no compression shortens. The high bits, which compress well, are then in
@@ -27,7 +27,7 @@ from safle.errors import EncoderMismatch, LimitExceeded, SafleError, WireError
 from safle.wire import container
 
 VALUES_AT_A_TIME = 1 << 15
-"""Values folded at a time: their copies stay in the cache, and take little memory."""
+"""Values converted at a time: their copies stay in the cache, and take little memory."""
 MOST_HALVES = 16
 Value = TypeVar("Value")
 
@@ -151,7 +151,7 @@ def typed_errors() -> Iterator[None]:
 
 
 def plane_count(values: NDArray[np.integer[Any]]) -> int:
-    """Half bytes that each folded value takes, 1 to 16."""
+    """Half bytes that each value takes, made unsigned, 1 to 16."""
     if not values.size:
         return 1
     low, high = int(values.min()), int(values.max())
@@ -169,14 +169,14 @@ def _integer_type(planes: int) -> type[np.signedinteger[Any]]:
 
 
 def to_planes(values: NDArray[np.integer[Any]], halves: int) -> bytes:
-    """``halves`` half bytes of every folded value, plane after plane."""
+    """``halves`` half bytes of every value, made unsigned, plane after plane."""
     flat, planes = values.reshape(-1), value_bytes(halves)
     dtype = np.dtype(_integer_type(planes))
     result = np.empty((planes, len(flat)), np.uint8)
     for first in range(0, len(flat), VALUES_AT_A_TIME):
         wide = flat[first : first + VALUES_AT_A_TIME].astype(dtype)
-        folded = ((wide << 1) ^ (wide >> 8 * dtype.itemsize - 1)) << 4 * (halves % 2)
-        split = folded.astype(dtype.newbyteorder("<")).view(np.uint8).reshape(-1, dtype.itemsize)
+        unsigned = ((wide << 1) ^ (wide >> 8 * dtype.itemsize - 1)) << 4 * (halves % 2)
+        split = unsigned.astype(dtype.newbyteorder("<")).view(np.uint8).reshape(-1, dtype.itemsize)
         result[:, first : first + VALUES_AT_A_TIME] = split[:, :planes].T
     return result.tobytes()
 
@@ -188,13 +188,13 @@ def from_planes(data: bytes, halves: int, shape: tuple[int, ...]) -> NDArray[np.
     split = np.frombuffer(data, np.uint8).reshape(planes, len(result))
     for first in range(0, len(result), VALUES_AT_A_TIME):
         part = split[:, first : first + VALUES_AT_A_TIME]
-        folded = part[0].astype(np.uint64)
+        unsigned = part[0].astype(np.uint64)
         for plane in range(1, planes):
-            folded |= part[plane].astype(np.uint64) << np.uint64(8 * plane)
+            unsigned |= part[plane].astype(np.uint64) << np.uint64(8 * plane)
         if halves % 2:
             if (part[0] & 15).any():
                 raise WireError("a plane of half bytes holds whole bytes")
-            folded >>= np.uint64(4)
-        signs = -(folded & np.uint64(1)).view(np.int64)
-        result[first : first + VALUES_AT_A_TIME] = (folded >> np.uint64(1)).view(np.int64) ^ signs
+            unsigned >>= np.uint64(4)
+        signs = -(unsigned & np.uint64(1)).view(np.int64)
+        result[first : first + VALUES_AT_A_TIME] = (unsigned >> np.uint64(1)).view(np.int64) ^ signs
     return result.reshape(shape)

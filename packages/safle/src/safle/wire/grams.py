@@ -115,7 +115,7 @@ class Columns:
 
     @property
     def value_count(self) -> int:
-        """Number of values of `to_values`, known before they are unfolded."""
+        """Number of values of `to_values`, known before they are decompressed."""
         width = int(self._sent.sum())
         return triangle.packed_size(width) + len(self._rows) * width
 
@@ -226,7 +226,7 @@ def read_basis(margins: Margins, data: bytes, per_spare: int = PER_SPARE) -> Col
 
 
 def product_count(margins: Margins) -> int:
-    """How many free products a gram has: known before they are unfolded."""
+    """How many free products a gram has: known before they are decompressed."""
     return int(FreeSums.of(margins).starts[-1])
 
 

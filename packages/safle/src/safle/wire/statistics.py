@@ -85,7 +85,7 @@ def _restore(
 ) -> Statistics:
     header, found = _check_header(opened, space)
     admit(tuple(header.classes))
-    statistics = _unfold(opened, header, found)
+    statistics = _read_sums(opened, header, found)
     if multiply_out:
         statistics.multiply_out()
     return statistics
@@ -153,11 +153,13 @@ def read_statistics(
     return STATISTICS.read(path, space=space, limit=limit)
 
 
-def _unfold(opened: container.Container, header: StatisticsHeader, space: CodeSpace) -> Statistics:
+def _read_sums(
+    opened: container.Container, header: StatisticsHeader, space: CodeSpace
+) -> Statistics:
     """Verified statistics; a gram that was sent as columns is not multiplied out yet."""
     limit, layout = opened.limit, space.layout
     sizes = header.seen, len(header.classes), opened.raw_bytes
-    reading_bytes = unfolded_bytes(layout, *sizes, form=header.form)
+    reading_bytes = bytes_to_read(layout, *sizes, form=header.form)
     container.check_memory(reading_bytes, header.seen + layout.dense_dim, limit)
     sections = SectionReader(opened, header.planes)
     margins = _read_margins(sections, header, space)
@@ -226,7 +228,7 @@ def _text_of(layout: Layout) -> bytes:
     return container.canonical(layout.to_json())
 
 
-def unfolded_bytes(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
+def bytes_to_read(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
     """Peak memory of reading statistics, in bytes, without `grams.working_bytes`."""
     dim = seen + layout.dense_dim
     gram = (8 if layout.dense_dim else 4) * triangle.packed_size(dim)
