@@ -6,11 +6,14 @@ A front door is `safle`, `safle.errors`, or the names in ``__all__`` of a room, 
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from safle.cli import main
 
 PACKAGES = Path(__file__).parents[2]
 HOUSES = ("safle-images", "safle-flower", "safle-lab")
@@ -57,3 +60,13 @@ def test_what_is_inside_a_room_is_told_from_its_door():
     assert not is_public("safle.server", "database")
     assert not is_public("safle.server.store", "Store")
     assert not is_public("safle.server.store", "")
+
+
+@pytest.mark.parametrize("house", HOUSES)
+def test_a_command_of_a_package_that_is_not_installed_says_what_to_install(
+    house, safle, monkeypatch
+):
+    project = tomllib.loads((PACKAGES / house / "pyproject.toml").read_text())["project"]
+    monkeypatch.setattr(main, "entry_points", lambda group: [])
+    for name in project["entry-points"]["safle.commands"]:
+        assert f"pip install {house}" in safle(name, code=2)

@@ -24,8 +24,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from safle.basics import atomic
 from safle.errors import FederationError, SafleError, SettingsError, WireError
-from safle.site import airlock
-from safle_flower import messages
+from safle_flower import airlock, messages
 from safle_flower.messages import Answer
 from safle_flower.server import serve
 from safle_flower.settings import Run

@@ -1,8 +1,8 @@
 """What a Flower message holds: a question to a site, and its answer.
 
-A question carries the files of a `safle.site.Question`; an answer carries the bytes of a wire
-file and who sent it. Bytes travel as an `Array` of a type of our own: Flower cuts them into
-chunks and looks at nothing.
+A question carries the files of an `airlock.Question`; an answer carries the bytes of a wire file
+and who sent it. Bytes travel as an `Array` of a type of our own: Flower cuts them into chunks and
+looks at nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from safle.basics import printable as without_controls
 from safle.errors import WireError
-from safle.site import airlock
+from safle_flower import airlock
 
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict

@@ -26,11 +26,11 @@ from safle.private import (
     mask,
 )
 from safle.server import Limits
-from safle.site import LOG, airlock
+from safle.site import LOG
 from safle.statistics import count
 from safle.tables import Table, open_matching
 from safle.wire import encode_statistics
-from safle_flower import messages
+from safle_flower import airlock, messages
 from safle_flower.adapter import InProcessGrid
 from safle_flower.apps import Settings, make_client_app
 from safle_flower.messages import Answer

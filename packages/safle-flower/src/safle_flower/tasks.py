@@ -24,8 +24,9 @@ from safle.evaluation import (
 from safle.model import Model
 from safle.private import Gathering, KeyholderAnswer, Masked, MaskedSum, PrivateRound
 from safle.server import Contribution, Limits, Store
-from safle.site import LOG, airlock
+from safle.site import LOG
 from safle.statistics import Accumulator
+from safle_flower import airlock
 
 log = logging.getLogger("flwr")
 SUFFIX = ".masked"

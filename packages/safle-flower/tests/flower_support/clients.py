@@ -10,12 +10,12 @@ import pytest
 
 from safle.cli.main import run
 from safle.encoders import Encoder
-from safle.site.airlock import COUNT, Airlock, Refused
 from safle.statistics import count
 from safle.tables import open_table
 from safle.wire import encode_statistics
 from safle_flower import messages
 from safle_flower.adapter import InProcessGrid
+from safle_flower.airlock import COUNT, Airlock, Refused
 from safle_flower.apps import answer_from_outbox, client_name, make_client_app
 from safle_flower.messages import Answer
 from safle_flower.server import serve

@@ -23,7 +23,6 @@ import numpy as np
 import pytest
 
 import safle
-from safle.site.airlock import Airlock, Question
 from support.pages import ROOT, STORY, blocks, commands, run_line, run_program, run_python
 from support.pages import runs_here as runs
 
@@ -234,6 +233,8 @@ def test_scale(
 
 def watch_until_answered(line: str) -> None:
     """Run a command that does not end, ask what it watches for, and stop it after the answer."""
+    from safle_flower.airlock import Airlock, Question
+
     airlock = Airlock(Path("inbox"), Path("outbox"))
     airlock.inbox.mkdir()
     airlock.outbox.mkdir()

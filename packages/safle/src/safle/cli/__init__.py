@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from safle.cli.options import COUNT as COUNT
     from safle.cli.options import FILE as FILE
     from safle.cli.options import FOLDER as FOLDER
+    from safle.cli.options import PLACE as PLACE
     from safle.cli.options import POSITIVE as POSITIVE
     from safle.cli.options import chosen_limits as chosen_limits
+    from safle.cli.options import counting_options as counting_options
     from safle.cli.options import encoder_file as encoder_file
     from safle.cli.options import features_argument as features_argument
     from safle.cli.options import limit_options as limit_options

@@ -21,7 +21,6 @@ from safle.site.release import FILE_TYPE_OF, Release
 from safle.site.sheet import write_release
 from safle.tables import Table, open_matching, open_table
 
-EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
 release_options = opt.options(opt.policy_option, opt.round_options(panel="Under masks"))
 """The options that `release` reads: a policy, and the files of a private round."""
 
@@ -79,11 +78,8 @@ def note_repeats(session: Session, table: Table, counts: Counts[Any]) -> None:
 )
 @opt.features_argument
 @opt.encoder_file()
-@opt.table_options(labels=True)
-@opt.classes_option
-@opt.flag("--allow-empty", EMPTY)
-@opt.trust_options
-@release_options
+@opt.counting_options
+@opt.round_options(panel="Under masks")
 @opt.output(
     "The statistics file to write; send it to the server.", "statistics", "masked contribution"
 )

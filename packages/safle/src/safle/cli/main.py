@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from io import TextIOWrapper
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,6 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Before the round": {
         "schema": ("schema.schema", "Say what the columns of a table are."),
         "histogram": ("count.histogram", "Count features, to calibrate the encoder."),
-    },
-    "Over a network": {
-        "airlock": ("airlock.airlock", "Answer what a node was asked, by your own rules."),
     },
     "What a store does, file by file": {
         "sum": ("sums.add_up", "Add up contributions: each is verified, none twice."),
@@ -62,7 +60,7 @@ COMMANDS = {
 }
 HOUSES = {
     "safle-images": ("features", "backbones"),
-    "safle-flower": ("deploy", "simulate"),
+    "safle-flower": ("airlock", "deploy", "simulate"),
     "safle-lab": ("experiment", "report", "attack"),
 }
 """Commands of this project's other packages: an error names the package to install."""
@@ -111,7 +109,9 @@ class Commands(click.RichGroup):
 
 def _added() -> dict[str, EntryPoint]:
     """Commands of other packages that are installed, by name."""
-    return {entry.name: entry for entry in entry_points(group="safle.commands")}
+    # By name: the order in which packages were installed says nothing.
+    entries = sorted(entry_points(group="safle.commands"), key=attrgetter("name"))
+    return {entry.name: entry for entry in entries}
 
 
 def _find_added(name: str) -> click.Command | None:

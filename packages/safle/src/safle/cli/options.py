@@ -144,6 +144,15 @@ POLICY = "The rules by which files may leave this site: see docs/release.md."
 policy_option = file_option("--policy policy_path", POLICY, show_default="$SAFLE_POLICY, or all")
 CLASSES = "The only labels there may be; anything else is refused."
 classes_option = option("--classes", CLASSES, "A,B,C", show_default="all")
+EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
+counting_options = options(
+    table_options(labels=True),
+    classes_option,
+    flag("--allow-empty", EMPTY),
+    trust_options,
+    policy_option,
+)
+"""How a site reads its table, and by which rules its counts leave."""
 _ROUND = {
     "--round": "The round file that the operator has declared.",
     "--operator": "The operator's public key, from a source you trust.",

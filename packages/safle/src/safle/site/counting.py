@@ -1,8 +1,8 @@
 """Counting at a site: a table -> the counts that would leave, and those that a policy judges.
 
 They differ where samples have weights or rows repeat: ten copies of one patient are one patient.
-The command line, the airlock and Flower's simulation count here. `safle.site.sheet.write_release`
-asks the policy about the second counts, writes the log and lets the first ones go.
+Every command counts here. `safle.site.sheet.write_release` asks the policy about the second
+counts, writes the log and lets the first ones go.
 """
 
 from __future__ import annotations

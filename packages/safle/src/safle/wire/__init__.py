@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from safle.basics.doors import front_door
 
 if TYPE_CHECKING:
+    from safle.wire import container as container
     from safle.wire.container import peek_file_type as peek_file_type
     from safle.wire.contribution import Contribution as Contribution
     from safle.wire.contribution import Entry as Entry

@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safle.basics import atomic
-from safle.basics.texts import printable
+from safle.basics import atomic, printable
 from safle.errors import FederationError, PolicyRefused, WireError
 from safle.wire import container
 

@@ -10,38 +10,33 @@ from typing import Any
 import rich_click as click
 from click.globals import get_current_context
 
-from safle.cli import options as opt
-from safle.cli.count import EMPTY
-from safle.cli.session import Session, command
+from safle.cli import COUNT, FILE, FOLDER, PLACE, Session, command, counting_options, option
 from safle.errors import FederationError, SafleError
-from safle.site import airlock as room
-from safle.site.policy import Policy
+from safle_flower import airlock as room
 
 MOST = "Most plain questions of one kind to answer: many answers can give samples away."
 HISTORY = "A keyholder's history of opened sums; naming it is your consent to open more."
 SECONDS_BETWEEN_LOOKS = 1.0
 UNDER_MASKS = ("operator_path", "key_path", "history_path")
 """Options for questions under masks alone."""
+MASKED: dict[str, Any] = {"type": FILE, "panel": "Under masks"}
 
 
 @command(
     "safle airlock inbox outbox visits.csv --label-column diagnosis --policy policy.toml --watch",
     "safle airlock inbox outbox --operator operator.pub --key board.key --history board.sqlite",
+    panel="Over a network",
 )
-@click.argument("inbox", type=opt.FOLDER, help="Where a node puts its questions.")
-@click.argument("outbox", type=opt.FOLDER, help="Where the answers go.")
-@click.argument("data", required=False, type=opt.PLACE, help=opt.FEATURES)
-@opt.option("--test", "Evaluate models on this table.", "DATA", type=opt.PLACE)
-@opt.flag("--watch", "Wait for more questions, until you stop it.")
-@opt.option("--most", MOST, "N", type=opt.COUNT, default=1)
-@opt.table_options(labels=True)
-@opt.classes_option
-@opt.flag("--allow-empty", EMPTY)
-@opt.trust_options
-@opt.policy_option
-@opt.file_option("--operator operator_path", "The operator's public key.", panel="Under masks")
-@opt.file_option("--key key_path", "Your private key.", panel="Under masks")
-@opt.file_option("--history history_path", HISTORY, panel="Under masks")
+@click.argument("inbox", type=FOLDER, help="Where a node puts its questions.")
+@click.argument("outbox", type=FOLDER, help="Where the answers go.")
+@click.argument("data", required=False, type=PLACE, help="The table that is counted.")
+@option("--test", "Evaluate models on this table.", "DATA", type=PLACE)
+@option("--watch", "Wait for more questions, until you stop it.", is_flag=True)
+@option("--most", MOST, "N", type=COUNT, default=1)
+@counting_options
+@option("--operator operator_path", "The operator's public key.", "FILE", **MASKED)
+@option("--key key_path", "Your private key.", "FILE", **MASKED)
+@option("--history history_path", HISTORY, "FILE", **MASKED)
 def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **options: Any) -> None:
     """Answer the questions in INBOX by count, evaluate or private answer.
 
@@ -94,6 +89,8 @@ def _data_for(question: room.Question, options: dict[str, Any]) -> Path | None:
 
 def _check(boxes: room.Airlock, question: room.Question, options: dict[str, Any]) -> None:
     """Refuse what this site does not answer, whatever its policy says."""
+    from safle.site import Policy
+
     plain = question.kind in room.PLAIN
     if plain and options["key_path"] and Policy.find(options["policy_path"]) is None:
         raise room.Refused(

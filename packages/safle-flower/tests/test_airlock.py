@@ -15,10 +15,10 @@ from safle.errors import FederationError, WireError
 from safle.evaluation import decode_evaluation
 from safle.model import Model
 from safle.private import Gathering, Masked, StatisticsSpace
-from safle.site.airlock import Airlock, Question, Refused
 from safle.site.log import read_log
 from safle.solver import solve
 from safle.wire import decode_statistics
+from safle_flower.airlock import Airlock, Question, Refused
 from support.data_sets import fixed_data
 from support.private_rounds import make_parties
 from support.tables import write_table
