@@ -19,7 +19,7 @@ import msgspec
 
 import safle
 from safle import errors
-from safle.basics import sealed
+from safle.basics import sealed, to_mapping
 from safle.encoders import base, kinds
 from safle.evaluation import counts
 from safle.model import model_file
@@ -136,7 +136,7 @@ def _run() -> Iterator[str]:
     yield "## A round over Flower\n\nKeys of `server/app/pyproject.toml`, and of `./run.sh -c`,"
     yield "with their defaults. `deploy init` fills in the paths, who is expected, and `least`.\n"
     yield "```toml"
-    for key, value in Run().to_flat().items():
+    for key, value in to_mapping(Run()).items():
         yield f"{key} = {json.dumps(value)}"
     yield "```\n"
     yield _markdown((Run.__doc__ or "").partition("    Examples\n")[0])

@@ -63,9 +63,9 @@ def test_a_count_is_that_of_the_command(answer, airlock, table, safle, tmp_path)
     safle("count", table, "--encoder", _saved(tmp_path), "-o", tmp_path / "own/a.stats")
     assert data == (tmp_path / "own/a.stats").read_bytes()
     # Asked again, it is there, and nothing is counted.
-    written = airlock.place(COUNT).stat()
+    written = airlock.answer_path(COUNT).stat()
     assert answer(COUNT, table) == data
-    assert airlock.place(COUNT).stat() == written
+    assert airlock.answer_path(COUNT).stat() == written
 
 
 def _saved(folder: Path) -> Path:
@@ -169,10 +169,10 @@ def test_an_answer_to_another_question_is_not_sent(airlock):
     other = fixed_data("embedding", 60)
     data = library.wire.encode_statistics(other.count())
     airlock.ask(COUNT)
-    airlock.place(COUNT).write_bytes(data)
+    airlock.answer_path(COUNT).write_bytes(data)
     with pytest.raises(FederationError, match="another fingerprint"):
         airlock.find_answer(COUNT)
-    airlock.place(COUNT).write_bytes(data[:-1])
+    airlock.answer_path(COUNT).write_bytes(data[:-1])
     with pytest.raises(WireError, match="checksum"):
         airlock.find_answer(COUNT)
 
@@ -190,7 +190,7 @@ def test_what_means_harm_in_an_inbox_is_no_question(airlock, tmp_path):
 
 
 def _linked(place: Path, folder: Path) -> None:
-    (folder / "secret").write_bytes(COUNT.about)
+    (folder / "secret").write_bytes(COUNT.to_json())
     (place / "question.json").symlink_to(folder / "secret")
 
 
@@ -199,7 +199,7 @@ def _piped(place: Path, _folder: Path) -> None:
 
 
 def _misnamed(place: Path, _folder: Path) -> None:
-    (place / "question.json").write_bytes(COUNT.about)
+    (place / "question.json").write_bytes(COUNT.to_json())
     (place / "encoder.safetensors").write_bytes(COUNT.files["encoder.safetensors"])
     (place / "asked").touch()
 
@@ -210,7 +210,7 @@ def _nonsense(place: Path, _folder: Path) -> None:
 
 def test_the_asker_is_told_both_commands(airlock):
     waiting, one, own = airlock.explain(COUNT)
-    assert str(airlock.place(COUNT)) in waiting
+    assert str(airlock.answer_path(COUNT)) in waiting
     assert one.endswith(f"safle airlock {airlock.inbox} {airlock.outbox} DATA")
     encoder = airlock.inbox / COUNT.name / "encoder.safetensors"
-    assert own.endswith(f"safle count DATA --encoder {encoder} -o {airlock.place(COUNT)}")
+    assert own.endswith(f"safle count DATA --encoder {encoder} -o {airlock.answer_path(COUNT)}")

@@ -51,11 +51,11 @@ def federation(tmp_path):
     return Run(**places, clients=4, deadline=600), nodes
 
 
-def site(folder, name, table="", *options, role="client"):
+def site(folder, name, table="", *options):
     """A node whose site has a table, a key and the operator's public key."""
     papers = ["--operator", folder / "operator.pub", "--key", folder / f"{name}.key"]
     table = folder / (table or f"{name}.npz")
-    return node_with_airlock(folder, name, table, *papers, *options, role=role)
+    return node_with_airlock(folder, name, table, *papers, *options)
 
 
 def keyholder(folder, name):
@@ -65,7 +65,7 @@ def keyholder(folder, name):
 
 
 def play(run, nodes, kind=InProcessGrid):
-    return serve(kind(site_app, nodes, run.to_flat()), run)
+    return serve(kind(site_app, nodes), run)
 
 
 def expected(chosen):
@@ -165,10 +165,7 @@ def test_a_hospital_may_hold_keys_too(tmp_path, federation):
     both.operator.public.save(tmp_path / "operator.pub")
     (tmp_path / "round.private").write_bytes(both.private_round.data)
     names = [key.name for key in both.clients]
-    histories = [["--history", tmp_path / f"{name}.sqlite"] for name in names]
-    both_roles = [
-        site(tmp_path, n, "", *h, role="both") for n, h in zip(names, histories, strict=True)
-    ]
-    report = play(run, both_roles)
+    nodes = [site(tmp_path, name, "", "--history", tmp_path / f"{name}.sqlite") for name in names]
+    report = play(run, nodes)
     assert report.total
     assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(expected(PARTS))

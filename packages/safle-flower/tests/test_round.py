@@ -24,6 +24,7 @@ from flower_support.rounds import (
     shapeless,
     with_data,
 )
+from safle.basics import as_settings, to_mapping
 from safle.errors import FederationError, SettingsError, SolveError, StoreError
 from safle.server.admission import Limits
 from safle.server.store import Store
@@ -330,9 +331,10 @@ def test_this_version_of_flower_keeps_what_the_adapter_replaces():
 def test_settings_survive_flowers_flat_configuration():
     limits = Limits(classes=(1, 2), class_type="int")
     run = Run.limited(limits, store="/s", output="/o", encoder="/e", expected="a,b", least=2)
-    assert Run.from_flat(run.to_flat()) == run
+    flat = to_mapping(run)
+    assert as_settings(Run, flat) == run
     assert run.limits == limits
-    assert {type(value) for value in run.to_flat().values()} <= {bool, int, float, str}
+    assert {type(value) for value in flat.values()} <= {bool, int, float, str}
 
 
 @pytest.mark.parametrize(

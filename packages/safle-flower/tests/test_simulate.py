@@ -87,7 +87,7 @@ def test_tables_are_read_by_the_options_of_count(folder, tmp_path):
     reading += ["--encoder", str(folder / "encoder.safetensors")]
     visits = str(tmp_path / "visits.csv")
     for command in (
-        ["simulate", visits, *reading, "--out", str(tmp_path / "out"), "--test", visits],
+        ["simulate", visits, *reading, "--out", str(tmp_path / "out")],
         ["count", visits, *reading, "-o", str(tmp_path / "all.stats")],
     ):
         with pytest.raises(SystemExit) as ended:

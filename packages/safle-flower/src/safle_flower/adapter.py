@@ -11,18 +11,16 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from safle.errors import WireError
-from safle_flower.settings import Config
 
 SERVER = RUN = 1
-CLIENT_RAISED = 2
 _Packed = tuple[str, dict[str, bytes]]
 
 
@@ -33,9 +31,9 @@ class RoundOver(Exception):
 class _Metered:
     """Flower's HTTP client, with a limit on the bytes of one answer."""
 
-    def __init__(self, client: Any, largest: int, over: threading.Event) -> None:
+    def __init__(self, client: Any, most_bytes: int, over: threading.Event) -> None:
         self._client = client
-        self._bytes_left = largest
+        self._bytes_left = most_bytes
         self._over = over
         self._lock = threading.Lock()
 
@@ -53,7 +51,7 @@ class _Metered:
         return getattr(self._client, name)
 
 
-def pull(grid: Grid, message_id: str, *, largest: int, over: threading.Event) -> Message | None:
+def pull(grid: Grid, message_id: str, most_bytes: int, over: threading.Event) -> Message | None:
     """The answer to a message, or None if there is none yet.
 
     Flower assembles an answer of any size, and waits minutes for one whose sender died in the
@@ -62,14 +60,14 @@ def pull(grid: Grid, message_id: str, *, largest: int, over: threading.Event) ->
     Raises
     ------
     WireError
-        It is larger than ``largest`` bytes.
+        It has more than ``most_bytes`` bytes.
     RoundOver
         ``over`` was set while it was still being sent.
     """
     client = getattr(grid, "_runtime_client", None)
     if client is not None:
         grid = copy.copy(grid)
-        grid._client = _Metered(client, largest, over)
+        grid._client = _Metered(client, most_bytes, over)
     pulled = list(grid.pull_messages([message_id]))
     return pulled[0] if pulled else None
 
@@ -77,14 +75,12 @@ def pull(grid: Grid, message_id: str, *, largest: int, over: threading.Event) ->
 class InProcessGrid(Grid):
     """A grid whose nodes are calls of a ClientApp, each with one of the ``contexts``."""
 
-    def __init__(
-        self, client_app: ClientApp, node_configs: Sequence[Config], run_config: Config
-    ) -> None:
+    def __init__(self, client_app: ClientApp, node_configs: Sequence[Mapping[str, Any]]) -> None:
         from flwr.supercore.task_identity import TaskIdentity
 
         self._app = client_app
         self.contexts = {
-            number: Context(RUN, number, dict(node), RecordDict(), dict(run_config))
+            number: Context(RUN, number, dict(node), RecordDict(), {})
             for number, node in enumerate(node_configs, start=2)
         }
         self._replies: dict[str, _Packed] = {}
@@ -100,7 +96,8 @@ class InProcessGrid(Grid):
         for message in messages:
             name = f"message-{next(self._numbers)}"
             message.metadata.__dict__["_message_id"] = name
-            self._replies[name] = _pack(self._answer(_unpack(_pack(message))))
+            context = self.contexts[message.metadata.dst_node_id]
+            self._replies[name] = _pack(self._app(_unpack(_pack(message)), context))
             ids.append(name)
         return ids
 
@@ -108,15 +105,6 @@ class InProcessGrid(Grid):
         """The answers that nobody has pulled yet."""
         replies = (self._replies.pop(name, None) for name in message_ids)
         return [_unpack(packed) for packed in replies if packed is not None]
-
-    def _answer(self, message: Message) -> Message:
-        context = self.contexts[message.metadata.dst_node_id]
-        try:
-            return self._app(message, context)
-        except Exception as error:
-            # Flower does the same in a client's process.
-            reason = f"{type(error).__name__}: {error}"
-            return Message(Error(CLIENT_RAISED, reason), reply_to=message)
 
     def set_run(self, run: Any) -> None:
         raise NotImplementedError("there is one run")

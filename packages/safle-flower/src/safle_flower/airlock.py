@@ -33,7 +33,8 @@ from safle.wire import container
 COUNT, MASK, EVALUATE, OPEN = "count", "mask", "evaluate", "open"
 """A question asks a site for statistics, for statistics under masks or for evaluation counts, or a
 keyholder to open a sum."""
-PLAIN = (COUNT, EVALUATE)
+PLAIN_KINDS = (COUNT, EVALUATE)
+"""Kinds whose answers are not under masks."""
 ANSWERS = {
     COUNT: (".stats", container.STATISTICS),
     MASK: (".masked", container.MASKED),
@@ -47,12 +48,13 @@ ENCODER, ROUND, MODEL, REQUEST = (
     "model.safetensors",
     "request.ask",
 )
-ABOUT, ASKED = "question.json", "asked"
+QUESTION, TOKEN = "question.json", "asked"
 REFUSED = ".refused"
 FILES = (ENCODER, ROUND, MODEL, REQUEST)
 MOST_BYTES = 1 << 32
 """Most bytes of one file of a question: every encoder and model is far smaller."""
 LONGEST_REASON = 500
+"""Most characters of a text from outside in a log or a report."""
 
 
 class Refused(FederationError):
@@ -83,15 +85,20 @@ class Question:
         if unknown := [name for name in self.files if name not in FILES]:
             raise FederationError(f"a question with {unknown[0]!r}; expected {', '.join(FILES)}")
 
-    @property
-    def about(self) -> bytes:
-        """Its kind and the expected fields, as text."""
+    @staticmethod
+    def from_json(text: str | bytes, files: Mapping[str, bytes]) -> Question:
+        """The question whose kind and expected fields `to_json` wrote, with its files."""
+        fields = json.loads(text)
+        return Question(fields["kind"], files, fields["expects"])
+
+    def to_json(self) -> bytes:
+        """Its kind and the expected fields."""
         return container.canonical({"kind": self.kind, "expects": dict(self.expects)})
 
     @property
     def name(self) -> str:
         """Its kind, and the digest of its text and files."""
-        digest = hashlib.sha256(self.about)
+        digest = hashlib.sha256(self.to_json())
         for name, data in sorted(self.files.items()):
             digest.update(f"\n{name} {len(data)}\n".encode() + hashlib.sha256(data).digest())
         return f"{self.kind}-{digest.hexdigest()[:32]}"
@@ -130,8 +137,8 @@ class Airlock:
     inbox: Path
     outbox: Path
 
-    def place(self, question: Question) -> Path:
-        """Where the answer to a question goes."""
+    def answer_path(self, question: Question) -> Path:
+        """Where the answer to a question lies."""
         return self.outbox / (question.name + ANSWERS[question.kind][0])
 
     def ask(self, question: Question) -> None:
@@ -141,35 +148,35 @@ class Airlock:
             # It has another name until it is complete: the site never sees a part of it.
             scratch = self.inbox / f".{question.name}.{os.getpid()}"
             scratch.mkdir()
-            for name, data in {ABOUT: question.about, **question.files}.items():
+            for name, data in {QUESTION: question.to_json(), **question.files}.items():
                 (scratch / name).write_bytes(data)
             with contextlib.suppress(FileExistsError):
                 scratch.replace(place)
         # A refusal repeats this token: an earlier refusal does not answer a question asked again.
-        atomic.write_text(place / ASKED, secrets.token_hex(16))
+        atomic.write_text(place / TOKEN, secrets.token_hex(16))
 
     def find_answer(self, question: Question) -> bytes | None:
         """The answer, if the site has given one; `Refused` if it has refused."""
         with contextlib.suppress(FileNotFoundError):
-            data = read_regular(self.place(question))
+            data = read_regular(self.answer_path(question))
             question.check(data)
             return data
         reason = self._refusal(question)
         if reason is not None:
-            raise Refused(printable(reason, " ").strip()[:LONGEST_REASON])
+            raise Refused(shorten(reason))
         return None
 
     def explain(self, question: Question) -> list[str]:
         """What the asker waits for, and the commands that a person at the site can run."""
         files = {name: str(self.inbox / question.name / name) for name in question.files}
-        arguments = question.command(files, "DATA", str(self.place(question)))
+        arguments = question.command(files, "DATA", str(self.answer_path(question)))
         if question.kind in (MASK, OPEN):
             arguments += ["--operator", "OPERATOR.pub", "--key", "OWN.key"]
         if question.kind == OPEN:
             arguments += ["--history", "OPENED.sqlite"]
         command = shlex.join(["safle", "airlock", str(self.inbox), str(self.outbox), "DATA"])
         return [
-            f"waiting for {self.place(question)}, the answer to {self.inbox / question.name}",
+            f"waiting for {self.answer_path(question)}, the answer to {self.inbox / question.name}",
             f"the owner of the data answers with: {command}",
             f"or with: {shlex.join(['safle', *arguments])}",
         ]
@@ -185,7 +192,7 @@ class Airlock:
             except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 # It is half written, or somebody who means harm wrote it.
                 continue
-            if not refused and not self.place(question).exists():
+            if not refused and not self.answer_path(question).exists():
                 yield question
 
     def refuse(self, question: Question, reason: str) -> None:
@@ -193,32 +200,32 @@ class Airlock:
         text = f"{self._token(question)}\n{reason}\n"
         atomic.write_text(self.outbox / (question.name + REFUSED), text)
 
-    def answered(self, kind: str) -> list[Path]:
-        """The answers to questions of one kind that lie in the outbox."""
-        return sorted(self.outbox.glob(f"{kind}-*{ANSWERS[kind][0]}"))
+    def count_answers(self, kind: str) -> int:
+        """How many answers to questions of one kind lie in the outbox."""
+        return len([*self.outbox.glob(f"{kind}-*{ANSWERS[kind][0]}")])
 
     def _refusal(self, question: Question) -> str | None:
         """Why the question was refused since it was asked last; None if it was not."""
         try:
-            text = read_regular(self.outbox / (question.name + REFUSED), most=1 << 16)
+            text = read_regular(self.outbox / (question.name + REFUSED), most_bytes=1 << 16)
         except FileNotFoundError:
             return None
         token, _, reason = text.decode(errors="replace").partition("\n")
         return reason if token == self._token(question) else None
 
     def _token(self, question: Question) -> str:
-        return read_regular(self.inbox / question.name / ASKED, most=64).decode()
+        return read_regular(self.inbox / question.name / TOKEN, most_bytes=64).decode()
 
     def _read(self, place: Path) -> Question:
-        about = json.loads(read_regular(place / ABOUT, most=container.MAX_HEADER_BYTES))
+        text = read_regular(place / QUESTION, most_bytes=container.MAX_HEADER_BYTES)
         files = {name: read_regular(place / name) for name in FILES if (place / name).exists()}
-        question = Question(about["kind"], files, about["expects"])
+        question = Question.from_json(text, files)
         if question.name != place.name:
             raise WireError(f"{place}: its name is not the digest of its files")
         return question
 
 
-def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
+def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """A file's bytes; `WireError` for a link, a pipe, a device, or too many bytes."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -228,9 +235,14 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
         raise WireError(f"{path}: cannot be read: {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-            raise WireError(f"{path}: not a regular file of at most {most} bytes")
-        return file.read(most)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+            raise WireError(f"{path}: not a regular file of at most {most_bytes} bytes")
+        return file.read(most_bytes)
+
+
+def shorten(text: object) -> str:
+    """A text from outside, on one line, short and without control characters."""
+    return printable(text, " ")[:LONGEST_REASON].strip()
 
 
 def describe_error(error: Exception) -> str:

@@ -12,7 +12,15 @@ from click.globals import get_current_context
 
 from safle.cli import COUNT, FILE, FOLDER, PLACE, Session, command, counting_options, option
 from safle.errors import FederationError, SafleError
-from safle_flower import airlock as room
+from safle_flower.airlock import (
+    EVALUATE,
+    OPEN,
+    PLAIN_KINDS,
+    Airlock,
+    Question,
+    Refused,
+    describe_error,
+)
 
 MOST = "Most plain questions of one kind to answer: many answers can give samples away."
 HISTORY = "A keyholder's history of opened sums; naming it is your consent to open more."
@@ -48,11 +56,11 @@ def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **optio
     for place in (inbox, outbox):
         if not place.is_dir():
             raise FileNotFoundError(2, "no such directory", str(place))
-    boxes = room.Airlock(inbox, outbox)
+    folders = Airlock(inbox, outbox)
     answered = refused = 0
     while True:
-        for question in boxes.open_questions():
-            if _answer(session, boxes, question, options):
+        for question in folders.open_questions():
+            if _answer(session, folders, question, options):
                 answered += 1
             else:
                 refused += 1
@@ -63,58 +71,56 @@ def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **optio
 
 
 def _answer(
-    session: Session, boxes: room.Airlock, question: room.Question, options: dict[str, Any]
+    session: Session, folders: Airlock, question: Question, options: dict[str, Any]
 ) -> bool:
     """Answer one question, or say in the outbox that it is refused; whether it was answered."""
     session.note(f"{question.name}: asked")
     try:
-        _check(boxes, question, options)
-        _run(session, boxes, question, options)
+        _check(folders, question, options)
+        _run(session, folders, question, options)
     except (SafleError, OSError, click.ClickException, MemoryError) as error:
         if session.debug:
             raise
         session.warn(f"{question.name}: refused: {error}")
         # A keyholder's reason says nothing of anybody's data; other errors may, and are shortened.
-        harmless = question.kind == room.OPEN and isinstance(error, FederationError)
-        boxes.refuse(question, str(error) if harmless else room.describe_error(error))
+        harmless = question.kind == OPEN and isinstance(error, FederationError)
+        folders.refuse(question, str(error) if harmless else describe_error(error))
         return False
-    session.note(f"{question.name}: answered by {boxes.place(question)}")
+    session.note(f"{question.name}: answered by {folders.answer_path(question)}")
     return True
 
 
-def _data_for(question: room.Question, options: dict[str, Any]) -> Path | None:
-    path: Path | None = options["test" if question.kind == room.EVALUATE else "data"]
+def _data_for(question: Question, options: dict[str, Any]) -> Path | None:
+    path: Path | None = options["test" if question.kind == EVALUATE else "data"]
     return path
 
 
-def _check(boxes: room.Airlock, question: room.Question, options: dict[str, Any]) -> None:
+def _check(folders: Airlock, question: Question, options: dict[str, Any]) -> None:
     """Refuse what this site does not answer, whatever its policy says."""
     from safle.site import Policy
 
-    plain = question.kind in room.PLAIN
+    plain = question.kind in PLAIN_KINDS
     if plain and options["key_path"] and Policy.find(options["policy_path"]) is None:
-        raise room.Refused(
+        raise Refused(
             "this site has a key for private rounds and no policy: it answers private rounds only"
         )
-    if plain and len(boxes.answered(question.kind)) >= options["most"]:
-        raise room.Refused(
+    if plain and folders.count_answers(question.kind) >= options["most"]:
+        raise Refused(
             f"this site has answered {options['most']} questions of this kind, and answers no more "
             "until somebody there allows it (--most, or remove an answer from the outbox)"
         )
     if not plain and not (options["operator_path"] and options["key_path"]):
-        raise room.Refused("this site has no keys for private rounds")
-    if question.kind == room.OPEN and not options["history_path"]:
-        raise room.Refused("this site opens no sums: it has named no history")
-    if question.kind != room.OPEN and _data_for(question, options) is None:
-        raise room.Refused("this site has no data for this question")
+        raise Refused("this site has no keys for private rounds")
+    if question.kind == OPEN and not options["history_path"]:
+        raise Refused("this site opens no sums: it has named no history")
+    if question.kind != OPEN and _data_for(question, options) is None:
+        raise Refused("this site has no data for this question")
 
 
-def _run(
-    session: Session, boxes: room.Airlock, question: room.Question, options: dict[str, Any]
-) -> None:
+def _run(session: Session, folders: Airlock, question: Question, options: dict[str, Any]) -> None:
     """Run the site's own command, on copies of the question's files that nobody can change."""
     root = get_current_context().find_root().command
-    masked = question.kind not in room.PLAIN
+    masked = question.kind not in PLAIN_KINDS
     # Each command takes the options that it has.
     forwarded = {name: options[name] for name in options if masked or name not in UNDER_MASKS}
     defaults = {"count": forwarded, "evaluate": forwarded, "private": {"answer": forwarded}}
@@ -122,7 +128,7 @@ def _run(
         files = {name: str(Path(folder, name)) for name in question.files}
         for name, content in question.files.items():
             Path(files[name]).write_bytes(content)
-        data, output = str(_data_for(question, options)), str(boxes.place(question))
+        data, output = str(_data_for(question, options)), str(folders.answer_path(question))
         arguments = question.command(files, data, output, yes=True)
         quiet = Session(quiet=session.quiet, debug=session.debug)
         settings: dict[str, Any] = {"obj": quiet, "default_map": defaults}

@@ -22,7 +22,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from safle.basics import atomic
+from safle.basics import as_settings, atomic, to_mapping
 from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle_flower import airlock, messages
 from safle_flower.messages import Answer
@@ -34,7 +34,7 @@ CLIENT_APP = "safle_flower.apps:client_app"
 log = logging.getLogger("flwr")
 Settings = Mapping[str, Any]
 SECONDS_BETWEEN_LOOKS = 0.5
-ROLES = ("client", "keyholder", "both")
+ROLES = ("client", "keyholder")
 
 
 def client_name(context: Context) -> str:
@@ -42,48 +42,46 @@ def client_name(context: Context) -> str:
     return str(context.node_config.get("client", f"node-{context.node_id}"))
 
 
-def answer_from_outbox(context: Context, asked: airlock.Question, settings: Settings) -> Answer:
+def answer_from_outbox(context: Context, question: airlock.Question, settings: Settings) -> Answer:
     """Wait for the site's answer to a question; `Refused` if it gives none in time."""
     node = context.node_config
     name = client_name(context)
     role = str(node.get("role", ROLES[0]))
     if role not in ROLES:
         raise SettingsError(f"role={role!r}; expected {', '.join(ROLES)}")
-    keyholder = role != "client"
-    if role == "keyholder" and asked.kind != airlock.OPEN:
-        return Answer(name, messages.KEYHOLDER, keyholder=keyholder)
+    if role == "keyholder" and question.kind != airlock.OPEN:
+        return Answer(name, messages.KEYHOLDER)
     if messages.is_known(name, settings):
-        return Answer(name, messages.KNOWN, keyholder=keyholder)
+        return Answer(name, messages.KNOWN)
     if "inbox" not in node or "outbox" not in node:
         raise SettingsError(
             "this node has no airlock; start it with --node-config "
             '\'client="its name" inbox="/path" outbox="/path"\''
         )
     folders = airlock.Airlock(Path(str(node["inbox"])), Path(str(node["outbox"])))
-    data = _wait(folders, asked, float(settings["seconds"]))
-    return Answer(name, messages.SENT, data=data, keyholder=keyholder)
+    data = _wait(folders, question, float(settings["seconds"]))
+    return Answer(name, messages.SENT, data=data)
 
 
-def _wait(folders: airlock.Airlock, asked: airlock.Question, seconds: float) -> bytes:
+def _wait(folders: airlock.Airlock, question: airlock.Question, seconds: float) -> bytes:
     end = time.monotonic() + seconds
-    folders.ask(asked)
+    folders.ask(question)
     warned: set[str] = set()
     while True:
         try:
-            data = folders.find_answer(asked)
+            data = folders.find_answer(question)
+            if data is not None:
+                return data
+            lines = folders.explain(question)
         except airlock.Refused:
             raise
         except (FederationError, WireError, OSError) as error:
             # A person may still be copying the file, or have put a wrong file there.
-            data, lines = None, [f"the file in the outbox is not sent: {error}"]
-        else:
-            lines = [] if data is not None else folders.explain(asked)
+            lines = [f"the file in the outbox is not sent: {error}"]
         for line in lines:
             if line not in warned:
                 log.warning("safle: %s", line)
                 warned.add(line)
-        if data is not None:
-            return data
         if time.monotonic() > end:
             raise airlock.Refused("nobody at this site has answered in time")
         time.sleep(SECONDS_BETWEEN_LOOKS)
@@ -125,7 +123,7 @@ server_app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """One round, by the run configuration."""
     with _explain_signals():
-        serve(grid, Run.from_flat(context.run_config))
+        serve(grid, as_settings(Run, context.run_config))
 
 
 @contextlib.contextmanager
@@ -154,14 +152,13 @@ def _explain_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def write_app(
-    folder: Path, run: Run, *, server: str = SERVER_APP, client: str = CLIENT_APP
-) -> Path:
+def write_app(folder: Path, run: Run, *, client: str = CLIENT_APP) -> Path:
     """Write the folder that ``flwr run`` takes: a pyproject.toml that names apps and settings."""
     app = {
         "publisher": "safle",
-        "components": {"serverapp": server, "clientapp": client},
-        "config": run.to_flat(),
+        "components": {"serverapp": SERVER_APP, "clientapp": client},
+        # Every key: Flower refuses to override any other.
+        "config": to_mapping(run),
     }
     project = {
         "name": "safle-federation",

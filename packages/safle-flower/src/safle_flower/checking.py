@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from safle.basics import read_toml
+from safle.basics import as_settings, read_toml
 from safle.encoders import load_encoder
 from safle.errors import SafleError
 from safle.site import Policy
@@ -114,8 +114,10 @@ def _check_app(place: Path) -> Iterator[Finding]:
     path = place / "app" / "pyproject.toml"
     config: dict[str, Any] = read_toml(path, "the app's settings")["tool"]["flwr"]["app"]["config"]
     # run.sh sets the paths: here any path will do.
-    Run.from_flat(config | dict.fromkeys(("store", "output", "encoder"), "/")).check()
-    for name in Run.from_flat(config).names:
+    paths = dict.fromkeys(("store", "output", "encoder"), "/")
+    run = as_settings(Run, config | paths)
+    run.check()
+    for name in run.names:
         if not (place / "keys" / f"{name}.pub").exists():
             yield Finding(path, f"expects client {name!r}, but keys/{name}.pub is missing")
     for key in sorted((place / "keys").glob("*.pub")):

@@ -11,7 +11,6 @@ import rich_click as click
 from safle.basics import readable, require_package, split_names
 from safle.cli import (
     COUNT,
-    FILE,
     FOLDER,
     POSITIVE,
     Session,
@@ -172,7 +171,6 @@ OUT = "Where the model, the sum and the report go."
 @option("--deadline", DEADLINE, "SECONDS", type=POSITIVE, default=3600.0)
 @option("--out folder", OUT, "DIR", type=FOLDER, default="simulation")
 @limit_options
-@option("--test", "Also evaluate the model on this table.", "FILE", type=FILE)
 def simulate(
     session: Session,
     /,
@@ -180,7 +178,6 @@ def simulate(
     encoder_path: Path,
     clients: int,
     folder: Path,
-    test: Path | None,
     **settings: Any,
 ) -> None:
     """Split a table over many clients and run the round, in one process.
@@ -193,7 +190,6 @@ def simulate(
     logging.getLogger("flwr").setLevel(logging.ERROR)
     from safle_flower.simulation import simulate as run_simulation
 
-    reading = selected(settings)
     limits = chosen_limits(settings)
     options = {name: settings[name] for name in ("scenario", "seed", "private", "deadline")}
     with session.progress(f"{clients} clients") as advance:
@@ -203,21 +199,8 @@ def simulate(
             folder,
             clients=clients,
             limits=limits,
-            reading=reading,
+            reading=selected(settings),
             progress=advance,
             **options,
         )
     show_report(session, content, folder)
-    if test is not None:
-        _evaluate(session, folder, test, reading | {"labels": None, "split": None})
-
-
-def _evaluate(session: Session, folder: Path, test: Path, read: dict[str, Any]) -> None:
-    from safle.model import load_model
-    from safle.site import evaluate_table
-    from safle.tables import open_matching
-
-    model = load_model(folder / "model.safetensors")
-    counts = evaluate_table(model, open_matching(model.encoder, test, **read), where=test).total
-    accuracy = counts.confusion.trace() / counts.sample_count
-    session.facts(f"{test}: accuracy", {"accuracy": f"{accuracy:.2%}"})

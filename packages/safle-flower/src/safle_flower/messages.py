@@ -8,15 +8,13 @@ looks at nothing.
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from safle.basics import printable as without_controls
 from safle.errors import WireError
-from safle_flower import airlock
+from safle_flower.airlock import Question, shorten
 
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
@@ -25,8 +23,7 @@ TYPE = "query.question"
 """The type of every message; the question says what it asks for."""
 SENT, KNOWN, FAILED, KEYHOLDER = "sent", "known", "failed", "keyholder"
 STYPE = "safle.bytes"
-"""The type of the payload's `Array`."""
-LONGEST_REASON = 500
+"""The type of every `Array`."""
 
 
 @dataclass(frozen=True)
@@ -40,51 +37,40 @@ class Answer:
         (it has nothing to send, but opens sums)
     reason : why it failed
     data : bytes of a wire file; empty unless sent
-    keyholder : whether it opens sums of private rounds
     """
 
     client: str
     status: str
     reason: str = ""
     data: bytes = b""
-    keyholder: bool = False
 
 
-def write_question(asked: airlock.Question, **settings: Any) -> RecordDict:
+def write_question(question: Question, **settings: Any) -> RecordDict:
     """The content of a question; the settings are the asker's own."""
-    fields = {
-        "kind": asked.kind,
-        "expects": json.dumps(dict(asked.expects)),
-        "files": [*asked.files],
-        "sizes": [len(data) for data in asked.files.values()],
-    }
-    return _content("question", fields | settings, b"".join(asked.files.values()))
+    return _write("question", {"json": question.to_json().decode(), **settings}, question.files)
 
 
-def read_question(message: Message) -> tuple[airlock.Question, Mapping[str, Any]]:
+def read_question(message: Message) -> tuple[Question, Mapping[str, Any]]:
     """A question and the asker's settings."""
-    fields, payload = _read(message, "question")
-    files, start = {}, 0
-    for name, size in zip(fields["files"], fields["sizes"], strict=True):
-        files[str(name)] = payload[start : start + size]
-        start += size
-    return airlock.Question(str(fields["kind"]), files, json.loads(str(fields["expects"]))), fields
+    settings, files = _read(message, "question")
+    return Question.from_json(str(settings["json"]), files), settings
 
 
 def write_answer(content: Answer) -> RecordDict:
     """The content of an answer."""
-    names = ("client", "status", "reason", "keyholder")
-    fields = {name: getattr(content, name) for name in names}
-    return _content("answer", fields, content.data)
+    fields = {name: getattr(content, name) for name in ("client", "status", "reason")}
+    return _write("answer", fields, {"answer": content.data})
 
 
 def read_answer(message: Message) -> Answer:
     """An answer; `WireError` for anything else."""
-    fields, data = _read(message, "answer")
-    client, status, reason = (fields.get(name) for name in ("client", "status", "reason"))
+    fields, files = _read(message, "answer")
+    if [*files] != ["answer"]:
+        raise WireError("the message does not hold a safle answer: it has other files")
+    client, status = fields.get("client"), fields.get("status")
     if not isinstance(client, str) or status not in (SENT, KNOWN, FAILED, KEYHOLDER):
         raise WireError("the answer does not name its client, or has an unknown status")
-    return Answer(client, status, printable(reason), data, bool(fields.get("keyholder")))
+    return Answer(client, status, shorten(fields.get("reason", "")), files["answer"])
 
 
 def known_marks(names: Collection[str]) -> dict[str, Any]:
@@ -103,26 +89,19 @@ def _mark(salt: str, name: str) -> str:
     return hashlib.sha256(f"{salt}\n{name}".encode()).hexdigest()
 
 
-def printable(text: object) -> str:
-    """A client's text, on one line, short and without control characters."""
-    return without_controls(text or "", " ")[:LONGEST_REASON].strip()
-
-
-def _content(name: str, fields: dict[str, Any], payload: bytes) -> RecordDict:
+def _write(name: str, fields: dict[str, Any], files: Mapping[str, bytes]) -> RecordDict:
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-    array = Array("uint8", (len(payload),), STYPE, payload)
-    return RecordDict(
-        {name: ConfigRecord(fields), "payload": ArrayRecord({"bytes": array}, keep_input=False)}
-    )
+    arrays = {file: Array("uint8", (len(data),), STYPE, data) for file, data in files.items()}
+    return RecordDict({name: ConfigRecord(fields), "files": ArrayRecord(arrays, keep_input=False)})
 
 
-def _read(message: Message, name: str) -> tuple[dict[str, Any], bytes]:
-    content = message.content
-    fields, arrays = content.config_records.get(name), content.array_records.get("payload")
-    if fields is None or arrays is None or list(arrays) != ["bytes"]:
+def _read(message: Message, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    fields = message.content.config_records.get(name)
+    arrays = message.content.array_records.get("files")
+    if fields is None or arrays is None:
         raise WireError(f"the message does not hold a safle {name}")
-    array = arrays["bytes"]
-    if array.stype != STYPE:
-        raise WireError(f"the payload is of type {printable(array.stype)!r}; expected {STYPE!r}")
-    return dict(fields), array.data
+    for array in arrays.values():
+        if array.stype != STYPE:
+            raise WireError(f"a file is of type {shorten(array.stype)!r}; expected {STYPE!r}")
+    return dict(fields), {file: array.data for file, array in arrays.items()}

@@ -19,6 +19,7 @@ from safle.errors import FederationError, SafleError, WireError
 from safle.server import check_client
 from safle_flower import messages, report
 from safle_flower.adapter import RoundOver, pull
+from safle_flower.airlock import shorten
 from safle_flower.report import ClientReport
 from safle_flower.settings import Run
 from safle_flower.tasks import Task
@@ -64,7 +65,7 @@ class Round:
     Parameters
     ----------
     only : whether a node, given by Flower's number, is asked at all
-    keyholders : registered names that are asked although no contribution is expected of them
+    keyholders : names that are asked although no contribution is expected of them
     """
 
     def __init__(
@@ -93,13 +94,14 @@ class Round:
         self._marks = messages.known_marks(self._kept)
         self._some_unasked = True
         self._only = only
-        self._keyholders: set[int] = set()
-        self._allowed = {*self._expected, *keyholders}
+        self._keyholders = keyholders
 
     def may_be_keyholder(self, node: int) -> bool:
-        """True if the node says that it is a keyholder's, or has not answered yet."""
+        """True if the node has a keyholder's name or role, or has not answered yet."""
         asked = self._asked.get(node)
-        return asked is None or asked.pending or node in self._keyholders
+        if asked is None or asked.pending:
+            return True
+        return asked.row.status == report.KEYHOLDER or asked.row.client in self._keyholders
 
     def run(self) -> None:
         """Ask and judge, until the round is over."""
@@ -159,7 +161,8 @@ class Round:
 
         row = ClientReport(registered, report.LATE, "no answer in time", node)
         asked = _Asked(row, "", time.monotonic())
-        if registered and self._expected and registered not in self._allowed:
+        allowed = {*self._expected, *self._keyholders}
+        if registered and self._expected and registered not in allowed:
             self._settle(asked, report.REFUSED, "not among the expected clients")
             self._asked[node] = asked
             return 0
@@ -178,11 +181,11 @@ class Round:
 
     def _wait(self, asked: _Asked) -> None:
         """Pull a client's answer when it is there, and queue it; every client has such a thread."""
-        rules = self._rules
+        most_bytes = self._rules.largest
         while not self._over.wait(POLL):
             answer: Message | Exception | None
             try:
-                answer = pull(self._grid, asked.message_id, largest=rules.largest, over=self._over)
+                answer = pull(self._grid, asked.message_id, most_bytes, self._over)
             except RoundOver:
                 return
             except Exception as error:
@@ -219,8 +222,6 @@ class Round:
         row.bytes = len(content.data)
         # A registered name counts for more than what the client calls itself.
         row.client = check_client(row.client or content.client)
-        if content.keyholder:
-            self._keyholders.add(row.node)
         if content.status == messages.KEYHOLDER:
             return report.KEYHOLDER, ""
         if self._expected and row.client not in self._expected:
@@ -241,7 +242,7 @@ class Round:
     def _settle(self, asked: _Asked, status: str, reason: str) -> None:
         row = asked.row
         asked.pending = False
-        row.status, row.reason = status, messages.printable(reason)
+        row.status, row.reason = status, shorten(reason)
         row.seconds = round(time.monotonic() - asked.since, 3)
         taken = f"{len(self._task.names())} of {self._wanted} are in"
         level = logging.INFO if status in report.GOOD else logging.WARNING

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from safle.basics import to_mapping
 from safle.encoders import Encoder, load_encoder
 from safle.errors import EncoderMismatch, FederationError, SafleError, SettingsError, SolveError
 from safle.model import Model
@@ -22,7 +23,7 @@ from safle.site import LOG, write_log
 from safle.solver import solve
 from safle.statistics import Statistics
 from safle.wire import write_statistics
-from safle_flower import messages
+from safle_flower.airlock import shorten
 from safle_flower.report import KEPT, Report
 from safle_flower.round import Progress, Round
 from safle_flower.settings import Run
@@ -57,7 +58,7 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
     begun = time.monotonic()
     output = run.path("output")
     set_aside(output)
-    report = Report([], rules=run.to_flat())
+    report = Report([], rules=to_mapping(run))
     try:
         run.check()
         encoder = load_encoder(run.encoder)
@@ -85,7 +86,7 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
             _evaluate(grid, model, output, run, report)
     except BaseException as error:
         why = str(error) if isinstance(error, SafleError) else f"{type(error).__name__}: {error}"
-        report.error = messages.printable(why)
+        report.error = shorten(why)
         raise
     finally:
         _finish(report, output, begun)

@@ -5,18 +5,14 @@ The key of a field is its name with dashes: ``at-once`` for ``at_once``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from safle.basics import as_settings, split_names, to_mapping
+from safle.basics import split_names
 from safle.errors import SettingsError
 from safle.server import Limits, check_client
-
-Value = bool | int | float | str
-Config = Mapping[str, Value]
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
@@ -38,7 +34,8 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
 
     Examples
     --------
-    >>> Run.from_flat({"expected": "a, b", "at-once": 2}).names
+    >>> from safle.basics import as_settings
+    >>> as_settings(Run, {"expected": "a, b", "at-once": 2}).names
     ('a', 'b')
     """
 
@@ -64,19 +61,10 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     criterion: str = "auto"
 
     @staticmethod
-    def from_flat(config: Config) -> Run:
-        """The settings in a flat configuration, and defaults for the others."""
-        return as_settings(Run, config)
-
-    @staticmethod
     def limited(limits: Limits, **settings: Any) -> Run:
         """A run whose clients may claim what ``limits`` says."""
         classes = ",".join(map(str, limits.classes))
         return Run(**vars(limits) | {"classes": classes}, **settings)
-
-    def to_flat(self) -> dict[str, Value]:
-        """Every key of the app's configuration; Flower refuses to override any other."""
-        return to_mapping(self)
 
     def path(self, name: str) -> Path:
         """The path in a setting; `SettingsError` if it is empty."""

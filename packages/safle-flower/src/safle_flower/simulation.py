@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -73,7 +73,8 @@ def simulate(
     at_once = 2 * (os.cpu_count() or 1)
     encoder = load_encoder(encoder_path)
     table = open_matching(encoder, features, **reading or {})
-    parts = _split(table, scenario, clients, seed)
+    generator = np.random.default_rng(seed)
+    parts = partition(np.asarray(table.labels), scenario, clients=clients, generator=generator)
     output.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".simulation-", dir=output) as name:
         scratch = Path(name)
@@ -90,62 +91,55 @@ def simulate(
             at_once=at_once,
             **(sites.declare_round() if private else {}),
         )
-        nodes = [{"client": name} for name in (*sites.parts, *sites.keyholders)]
-        return serve(
-            InProcessGrid(make_client_app(sites.answer), nodes, {}), run, progress=progress
-        )
-
-
-def _split(table: Table, scenario: str, clients: int, seed: int) -> dict[str, NDArray[np.int64]]:
-    """The rows of each client, by its name."""
-    assert table.labels is not None, "a table without labels is refused"
-    generator = np.random.default_rng(seed)
-    parts = partition(table.labels, scenario, clients=clients, generator=generator)
-    return {f"client-{number:03d}": part for number, part in enumerate(parts)}
+        nodes = [{"client": name} for name in (*sites.rows, *sites.keyholders)]
+        grid = InProcessGrid(make_client_app(sites.answer), nodes)
+        return serve(grid, run, progress=progress)
 
 
 class _Sites:
     """All clients and keyholders of a simulation; no data leave a site, so they have no policy."""
 
     def __init__(
-        self, encoder: Encoder, table: Table, parts: Mapping[str, NDArray[np.int64]], scratch: Path
+        self, encoder: Encoder, table: Table, parts: Sequence[NDArray[np.int64]], scratch: Path
     ) -> None:
-        assert table.labels is not None, "a table without labels is refused"
-        self._encoder, self._table, self._labels = encoder, table, table.labels
+        self._encoder = encoder
+        self._table = table
+        self._labels = np.asarray(table.labels)
         self._scratch = scratch
-        self.parts = parts
+        self.rows = {f"client-{number:03d}": part for number, part in enumerate(parts)}
         self.keyholders: tuple[str, ...] = ()
 
     def declare_round(self) -> dict[str, str]:
         """Make keys and a round for the table's samples and classes; return their settings."""
         self.keyholders = tuple(f"keyholder-{number + 1}" for number in range(KEYHOLDERS))
-        self._keys = {name: PrivateKey.new(name) for name in (*self.parts, *self.keyholders)}
+        self._keys = {name: PrivateKey.new(name) for name in (*self.rows, *self.keyholders)}
         operator = PrivateKey.new("operator")
         classes = sorted({*self._labels.tolist()})
         self._round = declare_round(
             operator,
             StatisticsSpace.of(self._encoder, classes, max(1, len(self._table))),
-            clients=[self._keys[name].public for name in self.parts],
+            clients=[self._keys[name].public for name in self.rows],
             keyholders=[self._keys[name].public for name in self.keyholders],
-            least=min(LEAST_CLIENTS, max(2, len(self.parts))),
+            least=min(LEAST_CLIENTS, max(2, len(self.rows))),
         )
         public, declared = self._scratch / "operator.pub", self._scratch / "round.private"
         operator.public.save(public)
         atomic.write_bytes(declared, self._round.data)
         return {"round": str(declared), "operator": str(public)}
 
-    def answer(self, context: Context, asked: airlock.Question, settings: Settings) -> Answer:
+    def answer(self, context: Context, question: airlock.Question, settings: Settings) -> Answer:
         """The answer of the client, or of the keyholder, that a node stands for."""
         del settings
         name = str(context.node_config["client"])
         if name not in self.keyholders:
-            return Answer(name, messages.SENT, data=self._count(name, asked.kind))
-        if asked.kind == airlock.OPEN:
-            return Answer(name, messages.SENT, data=self._open(name, asked))
-        return Answer(name, messages.KEYHOLDER, keyholder=True)
+            return Answer(name, messages.SENT, data=self._count(name, question.kind))
+        if question.kind == airlock.OPEN:
+            return Answer(name, messages.SENT, data=self._open(name, question))
+        return Answer(name, messages.KEYHOLDER)
 
     def _count(self, name: str, kind: str) -> bytes:
-        rows, weights = self.parts[name], self._table.weights
+        rows = self.rows[name]
+        weights = self._table.weights
         statistics = count(
             self._encoder,
             self._table.features[rows],
@@ -156,8 +150,8 @@ class _Sites:
             return mask(self._round, self._keys[name], statistics).to_bytes()
         return encode_statistics(statistics)
 
-    def _open(self, name: str, asked: airlock.Question) -> bytes:
-        request = Request.from_bytes(asked.files[airlock.REQUEST], self._round)
+    def _open(self, name: str, question: airlock.Question) -> bytes:
+        request = Request.from_bytes(question.files[airlock.REQUEST], self._round)
         key, log = self._keys[name], self._scratch / LOG
         with History(self._scratch / f"{name}.sqlite") as history:
             return answer_request(request, key, history, log=log).to_bytes(key)

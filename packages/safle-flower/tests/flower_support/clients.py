@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle.basics import as_settings
 from safle.cli.main import run
 from safle.encoders import Encoder
 from safle.statistics import count
@@ -52,8 +53,7 @@ def answer_by_site(context, asked, settings):
             run(["airlock", *folders, *shlex.split(node["site"])])
         assert ended.value.code == 0
         data = Airlock(*map(Path, folders)).find_answer(asked)
-        holder = node.get("role") == "both"
-        return Answer(node["client"], messages.SENT, data=data, keyholder=holder)
+        return Answer(node["client"], messages.SENT, data=data)
 
 
 site_app = make_client_app(answer_by_site)
@@ -63,14 +63,13 @@ def run_in(folder: Path, encoder: Path, clients: int, /, **settings) -> Run:
     """A run whose store and results are in a folder; nobody waits for its deadline."""
     places = {"store": folder / "store", "output": folder / "results", "encoder": encoder}
     config = {name: str(path) for name, path in places.items()}
-    return Run.from_flat(
-        {**config, "clients": clients, "deadline": DEADLINE, "least": 1, **settings}
-    )
+    rules = {"clients": clients, "deadline": DEADLINE, "least": 1}
+    return as_settings(Run, {**config, **rules, **settings})
 
 
 def serve_sites(folder, encoder, nodes, *, kind=InProcessGrid, app=site_app, **settings):
     """The report of a round whose sites answer by their own commands, and its grid."""
-    grid = kind(app, nodes, {})
+    grid = kind(app, nodes)
     return serve(grid, run_in(folder, encoder, len(nodes), **settings)), grid
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from flower_support.clients import direct_app, run_in
@@ -27,7 +27,8 @@ def altered(change: Callable[[Answer], Answer]) -> Mischief:
 
 
 def raising(message: Message, honest: Answer) -> Message:
-    raise ZeroDivisionError("a bug")
+    """What Flower sends of a client whose app raises an error."""
+    return Message(Error(2, "ZeroDivisionError: a bug"), reply_to=message)
 
 
 def shapeless(message: Message, honest: Answer) -> Message:
@@ -37,14 +38,14 @@ def shapeless(message: Message, honest: Answer) -> Message:
 def of_another_type(message: Message, honest: Answer) -> Message:
     content = messages.write_answer(honest)
     array = Array("float64", (3,), "numpy.ndarray", b"x" * 24)
-    content["payload"] = ArrayRecord({"bytes": array})
+    content["files"] = ArrayRecord({"answer": array})
     return Message(content, reply_to=message)
 
 
 def many_arrays(message: Message, honest: Answer) -> Message:
     content = messages.write_answer(honest)
-    array = content["payload"]["bytes"]
-    content["payload"] = ArrayRecord({"bytes": array, "more": array})
+    array = content["files"]["answer"]
+    content["files"] = ArrayRecord({"answer": array, "more": array})
     return Message(content, reply_to=message)
 
 
@@ -88,7 +89,7 @@ class Deployment:
             else {"client": name, "features": "/nowhere.npz"}
             for name in names
         ]
-        return kind(client_app(mischief or {}, self.counted), nodes, {})
+        return kind(client_app(mischief or {}, self.counted), nodes)
 
     def run(self, names, mischief=None, *, grid=None, progress=None, **settings):
         run = run_in(self.folder, self.federation.encoder_path, len(names), **settings)

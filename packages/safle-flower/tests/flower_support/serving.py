@@ -51,5 +51,5 @@ def serve_here(
     tables = sorted(folder.glob("*.npz"))
     nodes = [{"client": table.stem, "features": str(table)} for table in tables]
     run = run_in(folder, folder / "encoder.safetensors", len(tables), **settings)
-    grid = kind(noting_app(folder / "counted.txt"), nodes, {})
+    grid = kind(noting_app(folder / "counted.txt"), nodes)
     return serve(grid, run, progress=progress)
