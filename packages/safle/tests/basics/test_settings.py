@@ -61,6 +61,12 @@ def test_an_error_says_where_found_and_expected(change, told):
     assert str(refused.value) == f"a.toml: {told}"
 
 
+@pytest.mark.parametrize("place", ["nosuch", "names[7]", "units"])
+def test_a_name_that_ends_like_a_place_is_refused_too(place):
+    with pytest.raises(SettingsError, match=r"a\.toml: "):
+        as_settings(Outer, GOOD | {"units": 3, f"x - at `$.{place}": 1}, where="a.toml: ")
+
+
 def test_the_error_is_the_callers():
     with pytest.raises(TableError, match="it is 3; expected a table of settings"):
         as_settings(Outer, 3, error=TableError)

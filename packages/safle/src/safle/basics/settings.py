@@ -19,9 +19,8 @@ from safle.errors import SafleError, SettingsError
 
 S = TypeVar("S")
 Value = bool | int | float | str
-_PROBLEM = re.compile(r"(?P<text>.*?)(?: - at `(?P<key>key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_PLACE = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
+"""The end of msgspec's message about a value inside another: ``- at `$.inner.names[3]` ``."""
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 LONGEST_SHOWN = 60
 
@@ -130,13 +129,19 @@ def _setting(field: inspect.Field) -> Setting:
         text = (expected.extra_json_schema or {}).get("description", "")
         chosen = (expected.extra or {}).get("chosen", "")
     bare = _bare(expected)
-    default = None if field.default is msgspec.NODEFAULT else field.default
-    if isinstance(bare, inspect.LiteralType):
-        choices = tuple(value for value in bare.values if value is not None)
-        return Setting(field.name, type(choices[0]), default, text, choices=choices, chosen=chosen)
+    choices = bare.values if isinstance(bare, inspect.LiteralType) else ()
+    choices = tuple(value for value in choices if value is not None)
     types = {inspect.BoolType: bool, inspect.IntType: int, inspect.FloatType: float}
-    limits = getattr(bare, "ge", None), getattr(bare, "le", None)
-    return Setting(field.name, types.get(type(bare), str), default, text, *limits, chosen=chosen)
+    return Setting(
+        field.name,
+        type=type(choices[0]) if choices else types.get(type(bare), str),
+        default=None if field.default is msgspec.NODEFAULT else field.default,
+        help=text,
+        minimum=getattr(bare, "ge", None),
+        maximum=getattr(bare, "le", None),
+        choices=choices,
+        chosen=chosen,
+    )
 
 
 def _bare(expected: inspect.Type) -> inspect.Type:
@@ -161,24 +166,30 @@ def _plain(value: Any) -> Any:
 
 def _explain(message: str, settings_type: type[Any], given: Any) -> str:
     """What msgspec says, with the name of the setting, what was found and what was expected."""
-    problem = _PROBLEM.fullmatch(message)
-    assert problem is not None, "the pattern takes any text"
-    text, path = problem["text"], problem["path"] or ""
+    place = _PLACE.search(message)
+    path = place[1] if place else ""
     name = path.removeprefix(".")
     expected, found = inspect.type_info(settings_type), given
     for key, index in _STEP.findall(path):
+        try:
+            found = found[key or int(index)]
+        except (KeyError, IndexError, TypeError):
+            # An unknown name stands in the message, and may end as if it said a place.
+            break
         expected = _inside(expected, key)
-        found = found[key] if key and isinstance(found, Mapping) else found
-        found = found[int(index)] if index and isinstance(found, list) else found
-    if unknown := _UNKNOWN.fullmatch(text):
+    fields = {field.encode_name: field for field in _fields(expected)}
+    if message.startswith("Object contains unknown field") and isinstance(found, Mapping):
+        unknown = next((key for key in found if key not in fields), "")
         inside = f" of {name}" if name else ""
-        known = ", ".join(field.encode_name for field in _fields(expected)) or "none"
-        return f"unknown setting {unknown[1]!r}{inside}; expected some of {known}"
-    if missing := _MISSING.fullmatch(text):
-        needed = _in_words(_inside(expected, missing[1]))
+        known = ", ".join(fields) or "none"
+        return f"unknown setting {unknown!r}{inside}; expected some of {known}"
+    if message.startswith("Object missing required field"):
+        missing = next(key for key, field in fields.items() if field.required and key not in found)
         inside = f"{name} has" if name else "there is"
-        return f"{inside} no {missing[1]!r}; expected {needed or 'it'}"
-    if "[...]" in path or problem["key"]:
+        return f"{inside} no {missing!r}; expected {_in_words(fields[missing].type) or 'it'}"
+    text = message[: place.start()] if place else message
+    if "[...]" in path:
+        # A value of a table whose names are not known: msgspec does not say which.
         return f"{name}: {text[0].lower()}{text[1:]}"
     shown = repr(found)
     shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
@@ -206,8 +217,9 @@ def _in_words(expected: inspect.Type) -> str:
         return "text" + (f" of at most {bare.max_length} characters" if bare.max_length else "")
     if isinstance(bare, inspect.ListType | inspect.VarTupleType | inspect.TupleType):
         return "a list: [...]"
-    words = {inspect.BoolType: "true or false", inspect.StructType: "a table of settings"}
-    return words.get(type(bare), "")
+    if isinstance(bare, inspect.StructType | inspect.DataclassType | inspect.DictType):
+        return "a table of settings"
+    return "true or false" if isinstance(bare, inspect.BoolType) else ""
 
 
 def _limits(found: inspect.IntType | inspect.FloatType) -> str:
