@@ -29,9 +29,9 @@ def encoder():
 def test_batches_add_up_to_the_whole_by_weight_and_once(encoder):
     counts = count_table(encoder, WEIGHTED, where="t.csv")
     assert counts.total == count(encoder, FEATURES, LABELS, weights=WEIGHTS)
-    assert counts.once == count(encoder, FEATURES, LABELS, weights=WEIGHTS > 0)
+    assert counts.distinct_rows == count(encoder, FEATURES, LABELS, weights=WEIGHTS > 0)
     plain = count_table(encoder, PLAIN, where="t.csv")
-    assert plain.total is plain.once
+    assert plain.total is plain.distinct_rows
     assert plain.total == count(encoder, FEATURES, LABELS)
 
 
@@ -48,7 +48,9 @@ def test_a_row_that_repeats_is_counted_once_for_the_policy(encoder, dtype):
     )
     assert counts.total.sample_count == 89
     expected = np.append(np.arange(0, 90, 3), 2)
-    assert counts.once == count(encoder, features[expected], labels[expected], allow_outside=True)
+    assert counts.distinct_rows == count(
+        encoder, features[expected], labels[expected], allow_outside=True
+    )
 
 
 def test_rows_that_differ_in_one_column_of_many_are_not_taken_for_equal():
@@ -62,7 +64,7 @@ def test_a_repeated_row_is_predicted_and_evaluated_once_for_the_policy():
     model = SafleClassifier().fit(FEATURES, LABELS).model_
     table = Table(FEATURES.repeat(2, axis=0), LABELS.repeat(2))
     counts = evaluate_table(model, table, where="t.csv")
-    assert counts.once == evaluate(model, FEATURES, LABELS)
+    assert counts.distinct_rows == evaluate(model, FEATURES, LABELS)
 
 
 def test_every_sample_is_predicted_once_however_it_is_weighted(monkeypatch):
@@ -75,7 +77,7 @@ def test_every_sample_is_predicted_once_however_it_is_weighted(monkeypatch):
     counts = evaluate_table(model, WEIGHTED, where="t.csv")
     assert scored == [8, 8, 8, 6]
     assert counts.total == evaluate(model, FEATURES, LABELS, weights=WEIGHTS)
-    assert counts.once == evaluate(model, FEATURES, LABELS, weights=WEIGHTS > 0)
+    assert counts.distinct_rows == evaluate(model, FEATURES, LABELS, weights=WEIGHTS > 0)
 
 
 def test_errors_name_the_file_and_the_batch(encoder):

@@ -10,6 +10,7 @@ from safle.encoders.calibration import DeclaredRange
 from safle.errors import InvalidInput
 from safle.site.rehearsal import fitting_share, rehearse
 from safle.site.release import find_exposure
+from safle.tables import Table
 from safle.wire import encode_statistics
 from support.data_sets import KINDS, fixed_data
 
@@ -20,7 +21,7 @@ INK = DeclaredRange(0, 16, feature_dim=64)
 def test_a_rehearsal_says_what_would_be_sent(kind):
     data = fixed_data(kind)
     statistics = data.count()
-    found = rehearse(data.encoder, data.features, data.labels)
+    found = rehearse(data.encoder, Table(data.features, data.labels), where="t.csv")
     assert found.bytes == len(encode_statistics(statistics))
     assert found.samples == 120
     assert found.numbers == statistics.dim * (statistics.dim + 1) // 2 + 3 * statistics.dim + 3
@@ -31,18 +32,18 @@ def test_a_rehearsal_says_what_would_be_sent(kind):
 def test_samples_are_judged_by_the_held_out_ones(digits):
     features, labels = digits[0][:600], digits[1][:600]
     encoder = make_encoder(INK, units=256)
-    found = rehearse(encoder, features, labels)
+    found = rehearse(encoder, Table(features, labels), where="t.csv")
     assert found.judged == 120
     assert found.accuracy > 0.85
     assert 0.1 <= found.largest_class < 0.3
     assert found.error == pytest.approx(np.sqrt(found.accuracy * (1 - found.accuracy) / 120))
     shuffled = np.random.default_rng(0).permutation(labels)
-    assert rehearse(encoder, features, shuffled).accuracy < 0.3
+    assert rehearse(encoder, Table(features, shuffled), where="t.csv").accuracy < 0.3
 
 
 def test_too_few_samples_to_hold_any_out(digits):
     with pytest.raises(InvalidInput, match="4 samples; a fifth"):
-        rehearse(make_encoder(INK, units=16), digits[0][:4], digits[1][:4])
+        rehearse(make_encoder(INK, units=16), Table(digits[0][:4], digits[1][:4]), where="t.csv")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,9 +60,9 @@ def test_a_label_among_the_features_is_suspected():
     features = np.random.default_rng(0).random((600, 3))
     labels = np.arange(600) % 2
     encoder = make_encoder(DeclaredRange(0, 1, feature_dim=3), units=16)
-    assert not rehearse(encoder, features, labels).doubts
+    assert not rehearse(encoder, Table(features, labels), where="t.csv").doubts
     features[:, 1] = labels
-    (doubt,) = rehearse(encoder, features, labels).doubts
+    (doubt,) = rehearse(encoder, Table(features, labels), where="t.csv").doubts
     assert "all 120 held-out samples were right: is the label" in doubt
     # Of few samples, all are right by chance.
-    assert not rehearse(encoder, features[:200], labels[:200]).doubts
+    assert not rehearse(encoder, Table(features[:200], labels[:200]), where="t.csv").doubts

@@ -20,7 +20,7 @@ from safle.encoders import make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import InvalidInput, TableError
 from safle.site.rehearsal import rehearse
-from safle.tables import open_table
+from safle.tables import Table, open_table
 
 LINES = [("3", "1.5,2,ill"), ("0", "9,9,odd"), ("1.0", "2,0.5,well"), ("2", "1,1,well")]
 
@@ -148,15 +148,17 @@ def test_a_rehearsal_counts_what_would_be_sent(folder):
     features, labels = generator.random((40, 2)), np.arange(40) % 2
     times = generator.integers(0, 4, 40)
     encoder = load_encoder(folder / "encoder.safetensors")
-    sent = rehearse(encoder, features, labels, times)
-    repeated = rehearse(encoder, features.repeat(times, axis=0), labels.repeat(times))
+    sent = rehearse(encoder, Table(features, labels, weights=times), where="t.csv")
+    repeated_rows = Table(features.repeat(times, axis=0), labels.repeat(times))
+    repeated = rehearse(encoder, repeated_rows, where="t.csv")
     assert (sent.samples, sent.bytes) == (repeated.samples, repeated.bytes)
     assert sent.samples == times.sum()
     # Many of one patient are still one patient, who can be worked out.
     labels = np.arange(5) == 0
-    few = rehearse(encoder, features[:5], labels, np.full(5, 50))
-    assert few.exposure.summary
-    assert few.exposure == rehearse(encoder, features[:5], labels).exposure
+    once, often = (Table(features[:5], labels, weights=np.full(5, w)) for w in (1, 50))
+    exposure = rehearse(encoder, often, where="t.csv").exposure
+    assert exposure.summary
+    assert exposure == rehearse(encoder, once, where="t.csv").exposure
 
 
 def test_a_rehearsal_holds_out_lines_with_all_their_weight(folder):
@@ -168,10 +170,11 @@ def test_a_rehearsal_holds_out_lines_with_all_their_weight(folder):
     wrong = int(np.flatnonzero(held)[0])
     times = np.ones(40, np.int64)
     labels[wrong], times[wrong] = 1 - labels[wrong], 9
-    found = rehearse(encoder, features, labels, times)
+    found = rehearse(encoder, Table(features, labels, weights=times), where="t.csv")
     assert (found.judged, found.accuracy) == (16, 7 / 16)
+    few = Table(features, labels, weights=times * (np.arange(40) < 4))
     with pytest.raises(InvalidInput, match="cannot be held out"):
-        rehearse(encoder, features, labels, times * (np.arange(40) < 4))
+        rehearse(encoder, few, where="t.csv")
 
 
 def test_the_command_rehearses_by_weight(safle, folder):

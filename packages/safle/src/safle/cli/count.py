@@ -38,7 +38,7 @@ def release(
     `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of
     an evaluated model's encoder. Returns the type of the file, and its bytes.
     """
-    plain, policy = Release.of(counts.once, encoder), Policy.find(options["policy_path"])
+    plain, policy = Release.of(counts.distinct_rows, encoder), Policy.find(options["policy_path"])
     round_files = [options[name] for name in ("round_path", "operator_path", "key_path")]
     if not any(round_files):
         file_type = FILE_TYPE_OF[type(counts.total)]
@@ -65,7 +65,7 @@ def release(
 def note_repeats(session: Session, table: Table, counts: Counts[Any]) -> None:
     """Note how many samples repeat an earlier row, which the policy does not count."""
     samples = len(table) if table.weights is None else int((table.weights > 0).sum())
-    if repeats := samples - counts.once.sample_count:
+    if repeats := samples - counts.distinct_rows.sample_count:
         session.note(
             f"{repeats:,} of {samples:,} samples repeat the row of another; the policy and the "
             "release sheet count each row once"
@@ -170,20 +170,14 @@ def rehearse(
 
     encoder, trusted = load_encoder(encoder_path), options["trust_features"]
     table = open_matching(encoder, features, trusted=trusted, **opt.selected(options))
-    labels = np.asarray(table.labels)
     with session.progress(f"rehearsing {features.name}") as advance:
         rehearsal = count_and_judge(
-            encoder,
-            np.asarray(table.features),
-            labels,
-            table.weights,
-            allow_outside=allow_outside,
-            progress=advance,
+            encoder, table, where=features, allow_outside=allow_outside, progress=advance
         )
     warning = rehearsal.exposure.summary
     facts = {
         "samples": f"{rehearsal.samples:,}",
-        "classes": listing(sorted(set(labels.tolist()))),
+        "classes": listing(sorted(set(np.asarray(table.labels).tolist()))),
         "columns that fit": f"{rehearsal.fit:.0%} vary within their calibrated range",
         "accuracy alone": f"{rehearsal.accuracy:.1%} ± {rehearsal.error:.1%} of "
         f"{rehearsal.judged:,} held-out samples "

@@ -40,15 +40,15 @@ class Counts(NamedTuple, Generic[T]):
     Attributes
     ----------
     total : counts a sample of weight w as w samples; these counts would leave
-    once : counts each different row once; a policy judges these counts. It is ``total`` itself
-        where no sample has a weight and no row repeats another
+    distinct_rows : counts each different row once; a policy judges these counts. It is ``total``
+        itself where no sample has a weight and no row repeats another
 
-    >>> Counts(total=10, once=1).once
+    >>> Counts(total=10, distinct_rows=1).distinct_rows
     1
     """
 
     total: T
-    once: T
+    distinct_rows: T
 
 
 def count_table(
@@ -79,11 +79,11 @@ def count_table(
     >>> labels, weights = np.array(["ill", "well"]), np.array([10, 1])
     >>> table = Table(np.array([[0.1], [0.9]]), labels, weights=weights)
     >>> counts = count_table(encoder, table, where="ward.csv")
-    >>> counts.total.sample_count, counts.once.sample_count
+    >>> counts.total.sample_count, counts.distinct_rows.sample_count
     (11, 2)
     """
     total = Accumulator(encoder, classes=classes, allow_outside=allow_outside)
-    once = Accumulator(encoder, classes=classes, allow_outside=True)
+    distinct_rows = Accumulator(encoder, classes=classes, allow_outside=True)
     first = find_first(table)
     done = 0
 
@@ -91,7 +91,7 @@ def count_table(
         nonlocal done
         total.add_samples(features, labels, weights)
         if first is not None:
-            once.add_samples(features, labels, first[done : done + len(features)])
+            distinct_rows.add_samples(features, labels, first[done : done + len(features)])
         done += len(features)
 
     table.for_each_batch(add, where=where, progress=progress)
@@ -104,7 +104,7 @@ def count_table(
     with warnings.catch_warnings():
         # The snapshot of ``total`` has warned of values outside the range.
         warnings.simplefilter("ignore", SafleWarning)
-        return Counts(statistics, once.snapshot())
+        return Counts(statistics, distinct_rows.snapshot())
 
 
 def find_first(table: Table) -> NDArray[np.bool_] | None:
@@ -179,5 +179,5 @@ def evaluate_table(
 
     table.for_each_batch(add, where=where, progress=progress)
     outside.warn()
-    total, once = counts
-    return Counts(total, total if first is None else once)
+    total, distinct_rows = counts
+    return Counts(total, total if first is None else distinct_rows)

@@ -20,10 +20,10 @@ from safle.encoders import Encoder
 from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
 from safle.model import Model
-from safle.site.counting import find_first
+from safle.site.counting import count_table
 from safle.site.release import Exposure, find_exposure
 from safle.solver import solve
-from safle.statistics import Statistics, count, triangle
+from safle.statistics import count, triangle
 from safle.tables import Table
 from safle.wire import encode_statistics
 
@@ -92,74 +92,68 @@ class Rehearsal:
 
 def rehearse(
     encoder: Encoder,
-    features: NDArray[Any],
-    labels: NDArray[Any],
-    weights: NDArray[np.int64] | None = None,
+    table: Table,
     *,
+    where: object,
     allow_outside: bool = False,
     progress: Callable[[float], None] = lambda _share: None,
 ) -> Rehearsal:
-    """Count and pack samples, (samples, feature_dim), as a client would; judge a fifth of them.
+    """Count and pack a labelled table as a client would; judge a fifth of its samples.
 
     The exposure is that of each different row counted once: ten copies of one patient are one
-    patient. ``progress`` is called with the finished share, 0 to 1.
+    patient. The arguments are those of `count_table`.
     """
     begun = time.perf_counter()
-    statistics = count(encoder, features, labels, weights=weights, allow_outside=allow_outside)
+    counts = count_table(
+        encoder,
+        table,
+        where=where,
+        allow_outside=allow_outside,
+        progress=lambda share: progress(0.4 * share),
+    )
+    statistics = counts.total
     size = len(encode_statistics(statistics))
     seconds = time.perf_counter() - begun
-    progress(0.4)
     pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(gram.dim) for gram in statistics.class_grams)
-    once = _count_once(encoder, Table(features, labels, weights=weights)) or statistics
-    result = _judge_held_out(encoder, features, labels, weights, lambda x: progress(0.4 + 0.5 * x))
+    accuracy, judged, largest_class = _judge_held_out(
+        encoder, table, lambda share: progress(0.4 + 0.5 * share)
+    )
     return Rehearsal(
         statistics.sample_count,
         numbers,
         size,
         seconds,
-        find_exposure(once),
-        *result,
-        fitting_share(encoder, features),
+        find_exposure(counts.distinct_rows),
+        accuracy,
+        judged,
+        largest_class,
+        fitting_share(encoder, np.asarray(table.features)),
     )
 
 
-def _count_once(encoder: Encoder, table: Table) -> Statistics | None:
-    """Statistics that count each different row once; None if those of all samples do."""
-    first = find_first(table)
-    if first is None:
-        return None
-    return _count_silently(encoder, table.features, np.asarray(table.labels), first)
-
-
-def _count_silently(
-    encoder: Encoder, features: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any]
-) -> Statistics:
-    """Count a part of a table, without the warnings that the whole table has given."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SafleWarning)
-        return count(encoder, features, labels, weights=weights, allow_outside=True)
-
-
 def _judge_held_out(
-    encoder: Encoder,
-    features: NDArray[Any],
-    labels: NDArray[Any],
-    weights: NDArray[np.int64] | None,
-    progress: Callable[[float], None],
+    encoder: Encoder, table: Table, progress: Callable[[float], None]
 ) -> tuple[float, int, float]:
     """Accuracy on the held-out samples, their number, and the share of their largest class.
 
     A sample of weight w is held out, or counted, w times.
     """
-    times = np.ones(len(labels), np.int64) if weights is None else weights
-    features, labels, times = features[times > 0], labels[times > 0], times[times > 0]
+    times = np.ones(len(table), np.int64) if table.weights is None else table.weights
+    counted = times > 0
+    times = times[counted]
+    features, labels = np.asarray(table.features)[counted], np.asarray(table.labels)[counted]
     if len(labels) < HELD_OUT:
         raise InvalidInput(f"{len(labels)} samples; a fifth of them cannot be held out")
     held_out = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
     kept = ~held_out
-    statistics = _count_silently(encoder, features[kept], labels[kept], times[kept])
+    with warnings.catch_warnings():
+        # Counting the whole table has warned of values outside the range.
+        warnings.simplefilter("ignore", SafleWarning)
+        statistics = count(
+            encoder, features[kept], labels[kept], weights=times[kept], allow_outside=True
+        )
     model = Model(encoder, solve(statistics, progress=progress))
     scores = model.score_checked(encoder.check(features[held_out]))
     right = model.classes_[scores.argmax(axis=1)] == labels[held_out]
