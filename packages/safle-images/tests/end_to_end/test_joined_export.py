@@ -17,7 +17,7 @@ from PIL import Image
 from safle import PublicSample, count, load_model, make_encoder, solve
 from safle.cli import Session
 from safle.cli.main import app
-from safle.errors import BackboneError, SafleWarning, SourceMismatch
+from safle.errors import BackboneError, EncoderMismatch, SafleWarning
 from safle.model import Model
 from safle.tables import open_table
 from safle_images.backbones import default, load_backbone, write_features
@@ -124,7 +124,7 @@ def test_another_backbone_is_refused(tmp_path: Path, tiny_onnx: Callable[..., Pa
         for at, how in enumerate([{}, {"feature_dim": 7}, {"mixed": True}, {"side": "open"}])
     )
     model = make_model(tmp_path, tiny)
-    with pytest.raises(SourceMismatch, match="use the same backbone"):
+    with pytest.raises(EncoderMismatch, match="use the same backbone"):
         export(model, other, tmp_path / "whole.onnx")
     silent = make_model(tmp_path, tiny, source=False)
     with pytest.warns(SafleWarning, match="names no source of its features"):

@@ -37,11 +37,7 @@ class SettingsError(SafleError, ValueError):
 
 
 class EncoderMismatch(SafleError, ValueError):
-    """Two values that were made with different encoders."""
-
-
-class SourceMismatch(EncoderMismatch):
-    """Features of a backbone other than the one that an encoder is for."""
+    """Values of different encoders, or features of another backbone than the encoder's."""
 
 
 class CountOverflow(SafleError, OverflowError):
@@ -57,7 +53,7 @@ class DuplicateContribution(SafleError, ValueError):
 
 
 class LimitExceeded(SafleError, ValueError):
-    """A contribution that claims more than the operator of a federation allows."""
+    """A contribution of more than the operator of a federation allows."""
 
 
 class PolicyRefused(SafleError, ValueError):

@@ -413,7 +413,7 @@ def test_the_sweep_takes_our_own_files_and_nobody_elses(parts, store, tmp_path):
     with Store.open(store.folder, writing=True) as again:
         assert sorted(place.iterdir()) == kept
         assert again.problems() == []
-        assert len(again.files.strangers()) == len(strangers) + 4
+        assert len(again.files.find_foreign()) == len(strangers) + 4
         again.remove("a")
         assert len([*place.iterdir()]) == len(kept) - 1
     assert outside.read_bytes() == b"mine"

@@ -7,7 +7,7 @@ import pytest
 
 from safle import count, make_encoder
 from safle.encoders.calibration import DeclaredRange
-from safle.site.release import count_told_apart, find_exposure
+from safle.site.release import count_own_codes, find_exposure
 from safle.statistics import Statistics
 from support.data_sets import KINDS, fixed_data, fixed_encoder
 from support.reference import phi
@@ -33,7 +33,7 @@ def test_samples_with_a_code_of_their_own_are_read_off_the_gram(encoder, digits,
     own = once[symbols].any(axis=1)
     assert own.sum() > 0
     # Equal samples would be one row; these differ.
-    assert count_told_apart(statistics) == own.sum()
+    assert count_own_codes(statistics) == own.sum()
     assert f"a code that no other has: {own.sum():,} of {samples:,}." in said(statistics)
     # And this is how: the row of such a code names all codes of its sample.
     gram = statistics.gram_square()

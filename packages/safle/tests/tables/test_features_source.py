@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from safle.encoders import load_encoder
 from safle.encoders.base import encoder_header, restore_encoder
 from safle.encoders.features import check_source
-from safle.errors import EncoderMismatch, SettingsError, SourceMismatch, WireError
+from safle.errors import EncoderMismatch, SettingsError, WireError
 from safle.model import Model, load_model
 from safle.solver import solve
 from safle.statistics import count
@@ -58,13 +58,13 @@ def test_sources_that_are_none(source):
 def test_who_may_be_counted_with_what(trusted):
     check_source("", "", where="f", trusted=trusted)
     check_source(OURS, OURS, where="f", trusted=trusted)
-    with pytest.raises(SourceMismatch, match=r"weights=bbbbbbbbbbbb….*weights=aaaaaaaaaaaa…"):
+    with pytest.raises(EncoderMismatch, match=r"weights=bbbbbbbbbbbb….*weights=aaaaaaaaaaaa…"):
         check_source(OURS, THEIRS, where="f", trusted=trusted)
     for declared, found in [("", OURS), (OURS, "")]:
         if trusted:
             check_source(declared, found, where="f", trusted=True)
         else:
-            with pytest.raises(SourceMismatch, match=r"no named source.*--trust-features"):
+            with pytest.raises(EncoderMismatch, match=r"no named source.*--trust-features"):
                 check_source(declared, found, where="f")
 
 

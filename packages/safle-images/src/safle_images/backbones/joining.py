@@ -32,7 +32,7 @@ def join_backbone(
     Parameters
     ----------
     head : an exported model, features -> scores
-    encoder : the model's; `SourceMismatch` if it was made for another backbone
+    encoder : the model's; `EncoderMismatch` if it was made for another backbone
     name : of a backbone, as `load_backbone` takes it
 
     Examples

@@ -152,7 +152,7 @@ def verify(session: Session, /, folder: Path) -> None:
     opened = Store.open(folder)
     with session.progress(f"verifying {len(opened.members)} contributions") as advance:
         problems = opened.problems(advance)
-    strangers = opened.files.strangers()
+    strangers = opened.files.find_foreign()
     session.text(
         [*problems, *(f"{path}: not a file of the store; left alone" for path in strangers)]
     )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.errors import InvalidInput, SafleWarning, SettingsError, SourceMismatch, TableError
+from safle.errors import EncoderMismatch, InvalidInput, SafleWarning, SettingsError, TableError
 
 ClassName = int | str
 MOST_WEIGHT = 1_000_000
@@ -258,7 +258,7 @@ def as_source(source: object) -> str:
 
 
 def check_source(expected: str, found: str, *, where: str, trusted: bool = False) -> None:
-    """Raise `SourceMismatch` unless features fit the encoder that is to encode them.
+    """Raise `EncoderMismatch` unless features fit the encoder that is to encode them.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def check_source(expected: str, found: str, *, where: str, trusted: bool = False
     --------
     >>> check_source("network a", "network b", where="features")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    safle.errors.SourceMismatch: features: made by [network b], but the encoder is for ...
+    safle.errors.EncoderMismatch: features: made by [network b], but the encoder is for ...
     """
     unknown = not (expected and found)
     if expected == found or (unknown and trusted):
@@ -282,7 +282,7 @@ def check_source(expected: str, found: str, *, where: str, trusted: bool = False
             "make the features with 'safle features' and the encoder with --features-source FILE, "
             "or pass --trust-features if you know that they fit"
         )
-    raise SourceMismatch(
+    raise EncoderMismatch(
         f"{where}: made by [{_shorten_source(found)}], but the encoder is for "
         f"[{_shorten_source(expected)}]; {advice}"
     )

@@ -109,7 +109,7 @@ class Admission:
 
     Attributes
     ----------
-    limits : what a client may claim
+    limits : what a client may send
     most_samples : the most that the integers of a gram can count
     samples : of all clients that have joined
 

@@ -91,7 +91,7 @@ class Database:
         self.close = self._file.close
 
     def declare(self, fingerprint: str, limits: Limits) -> None:
-        """Note the store's encoder, and what clients may claim from now on."""
+        """Note the store's encoder, and what clients may send from now on."""
         with self._file.transaction():
             self._file.append("declarations", FORMAT, fingerprint, json.dumps(asdict(limits)))
 
@@ -223,7 +223,7 @@ class Folder:
                 f"{self.path(member)}: the contribution of {member.client!r} is damaged: {error}"
             ) from error
 
-    def problem(self, member: Member) -> str:
+    def find_problem(self, member: Member) -> str:
         """What is wrong with a member's contribution; empty if nothing is."""
         try:
             with self.naming(member):
@@ -232,13 +232,13 @@ class Folder:
             return str(error)
         return ""
 
-    def unnamed(self, members: Iterable[Member]) -> list[Path]:
+    def find_unnamed(self, members: Iterable[Member]) -> list[Path]:
         """Files of the store that no member names: removed clients and crashes leave them."""
         named = {f"{member.digest}.stats" for member in members}
         unnamed = (path for path in self.contributions.iterdir() if path.name not in named)
         return sorted(path for path in unnamed if _is_ours(path))
 
-    def strangers(self) -> list[Path]:
+    def find_foreign(self) -> list[Path]:
         """Other files among the contributions; the store never touches them."""
         return sorted(path for path in self.contributions.iterdir() if not _is_ours(path))
 

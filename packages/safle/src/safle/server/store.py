@@ -64,7 +64,7 @@ class Store:
     Attributes
     ----------
     encoder : the encoder of all contributions
-    limits : what a client may claim
+    limits : what a client may send
     files : the contributions on the disk
 
     Examples
@@ -103,7 +103,7 @@ class Store:
             self._admission = self._admit_all(self.limits)
             self._database = None if lock is None else database
             if lock is not None:
-                for path in self.files.unnamed(self._members.values()):
+                for path in self.files.find_unnamed(self._members.values()):
                     path.unlink(missing_ok=True)
                 self._resources = stack.pop_all()
 
@@ -160,7 +160,7 @@ class Store:
         return self._admission.samples
 
     def declare(self, limits: Limits) -> None:
-        """Set what clients may claim from now on; refused if a member claims more."""
+        """Set what clients may send from now on; refused if a member has sent more."""
         database = self._writable()
         admission = self._admit_all(limits, checking=True)
         database.declare(self.encoder.fingerprint, limits)
@@ -282,10 +282,10 @@ class Store:
 
     def problems(self, progress: Progress | None = None) -> list[str]:
         """Read everything and list what is wrong; the list is empty if all is well."""
-        problems = [self.files.problem(member) for member in self._walk_members(progress)]
+        problems = [self.files.find_problem(member) for member in self._walk_members(progress)]
         return [*filter(None, problems)] + [
             f"{path}: no row of the database names it; the next change of the store deletes it"
-            for path in self.files.unnamed(self._members.values())
+            for path in self.files.find_unnamed(self._members.values())
         ]
 
     def explain(self, solving: Callable[[Statistics], object]) -> str:

@@ -105,35 +105,35 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     rule=verdict.rule,
                 )
 
-    def judge(self, r: Release) -> Iterator[Verdict]:
+    def judge(self, release: Release) -> Iterator[Verdict]:
         """The verdict of every rule that applies to a release."""
         if self.mode == "masked":
-            yield Verdict("mode", "masked sums only", r.mode, r.masked)
-        if self.encoders and r.encoder:
-            allowed = r.encoder in self.encoders
-            yield Verdict("encoders", "one that it lists", f"{r.encoder[:12]}…", allowed)
+            yield Verdict("mode", "masked sums only", release.mode, release.masked)
+        if self.encoders and release.encoder:
+            allowed = release.encoder in self.encoders
+            yield Verdict("encoders", "one that it lists", f"{release.encoder[:12]}…", allowed)
         if self.least_samples:
-            yield self._least("least_samples", r.samples)
-        if self.least_per_class and r.class_counts:
-            name, fewest = min(r.class_counts.items(), key=lambda item: item[1])
-            yield self._least("least_per_class", fewest, f" of class {str(name)[:40]!r}")
-        if not r.masked and math.isfinite(self.most_columns_per_sample):
-            share = r.columns / max(r.samples, 1)
-            yield self._most("most_columns_per_sample", share)
+            yield self._judge_minimum("least_samples", release.samples)
+        if self.least_per_class and release.class_counts:
+            name, fewest = min(release.class_counts.items(), key=lambda item: item[1])
+            yield self._judge_minimum("least_per_class", fewest, f" of class {str(name)[:40]!r}")
+        if not release.masked and math.isfinite(self.most_columns_per_sample):
+            share = release.columns / max(release.samples, 1)
+            yield self._judge_maximum("most_columns_per_sample", share)
         if math.isfinite(self.most_epsilon):
-            yield self._most("most_epsilon", r.epsilon)
-        if r.masked and self.least_clients > 1:
-            yield self._least("least_clients", r.least_clients)
-        if r.masked and self.keyholders:
-            strangers = [key for key in r.keyholders.values() if key not in self.keyholders]
+            yield self._judge_maximum("most_epsilon", release.epsilon)
+        if release.masked and self.least_clients > 1:
+            yield self._judge_minimum("least_clients", release.least_clients)
+        if release.masked and self.keyholders:
+            strangers = [key for key in release.keyholders.values() if key not in self.keyholders]
             found = f"{strangers[0][:60]} is not" if strangers else "all are"
             yield Verdict("keyholders", "only those that it lists", found, not strangers)
 
-    def _least(self, rule: str, found: int, more: str = "") -> Verdict:
+    def _judge_minimum(self, rule: str, found: int, detail: str = "") -> Verdict:
         limit: int = getattr(self, rule)
-        return Verdict(rule, f"at least {limit:,}", f"{found:,}{more}", found >= limit)
+        return Verdict(rule, f"at least {limit:,}", f"{found:,}{detail}", found >= limit)
 
-    def _most(self, rule: str, found: float) -> Verdict:
+    def _judge_maximum(self, rule: str, found: float) -> Verdict:
         limit: float = getattr(self, rule)
         shown = f"{found:,.3g}" if math.isfinite(found) else "no epsilon: the sums are exact"
         return Verdict(rule, f"at most {limit:g}", shown, found <= limit)

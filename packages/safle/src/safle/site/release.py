@@ -37,17 +37,17 @@ FILE_TYPE_OF: dict[type, FileType[Any]] = {
     Evaluation: EVALUATIONS,
 }
 """The type of file that a value of each type is written as."""
-FEW = 5
+FEW_SAMPLES = 5
 """The sums of a class with fewer samples say much about each of them."""
-SPARE = 10
+SPARE_COLUMNS = 10
 """With this many more independent columns than samples, random columns generate Z^n in all but one
 of a thousand cases."""
-REDUCED = 100
+SAMPLES_REDUCED = 100
 """Lattice reduction has worked out this many samples, in minutes: docs/security.md."""
 CLASSES_OF_FEW = (
-    f"classes with fewer than {FEW} samples: {{few:,}}, with one: {{single:,}}. The sums of a "
-    "class of one are that sample, code by code, and those of few are close to each of them. Leave "
-    "such classes out, or wait until there are more"
+    f"classes with fewer than {FEW_SAMPLES} samples: {{few:,}}, with one: {{single:,}}. The sums "
+    "of a class of one are that sample, code by code, and those of few are close to each of "
+    "them. Leave such classes out, or wait until there are more"
 )
 CODES_OF_ONE = (
     "samples with a code that no other has: {found:,} of {samples:,}. The products of that code "
@@ -60,15 +60,15 @@ COUNTED_BY_CLASS = (
     "count by class (by_class)"
 )
 LATTICE = (
-    f", and codes are whole numbers (a lattice). Up to {REDUCED} samples were worked out, in "
-    "minutes; nobody knows how long more take. Count more samples, take fewer columns, add the "
+    f", and codes are whole numbers (a lattice). Up to {SAMPLES_REDUCED} samples were worked out, "
+    "in minutes; nobody knows how long more take. Count more samples, take fewer columns, add the "
     "file to those of others you trust before it leaves, or send it under masks (a private sum)"
 )
 MORE_THAN_COLUMNS = (
     "with more samples than columns we know no way to work out {which}, which does not prove that "
     "there is none. Send it only to a server that you trust"
 )
-SOME = (
+SOME_SAMPLES = (
     "at least {found:,} of {samples:,} samples can be worked out exactly: they have a class or a "
     "code to themselves, or a class of few that is counted by itself"
 )
@@ -151,22 +151,22 @@ def find_exposure(statistics: Statistics) -> Exposure:
     if not samples:
         return Exposure("", [])
     lattice = _describe_lattice(statistics)
-    few, single = int(((counts > 0) & (counts < FEW)).sum()), int((counts == 1).sum())
-    told_apart, by_class = count_told_apart(statistics), _count_by_class(statistics)
-    sure = max(single, told_apart, by_class)
+    few, single = int(((counts > 0) & (counts < FEW_SAMPLES)).sum()), int((counts == 1).sum())
+    own_codes, by_class = count_own_codes(statistics), _count_by_class(statistics)
+    sure = max(single, own_codes, by_class)
     details = []
     if few:
         details.append(CLASSES_OF_FEW.format(few=few, single=single))
-    if told_apart:
-        details.append(CODES_OF_ONE.format(found=told_apart, samples=samples))
+    if own_codes:
+        details.append(CODES_OF_ONE.format(found=own_codes, samples=samples))
     if by_class:
         details.append(COUNTED_BY_CLASS.format(found=by_class, samples=samples))
     if lattice:
         details.append(lattice + LATTICE)
     else:
         details.append(MORE_THAN_COLUMNS.format(which="the others" if sure else "any of them"))
-    if sure and _spare_columns(statistics) < SPARE:
-        return Exposure(SOME.format(found=sure, samples=samples), details)
+    if sure and _spare_columns(statistics) < SPARE_COLUMNS:
+        return Exposure(SOME_SAMPLES.format(found=sure, samples=samples), details)
     return Exposure(lattice, details)
 
 
@@ -176,9 +176,9 @@ def _describe_lattice(statistics: Statistics) -> str:
     columns = f"there are {samples + spare:,} independent columns"
     if spare < 0:
         return ""
-    if spare < SPARE:
+    if spare < SPARE_COLUMNS:
         return f"some of {samples:,} samples, or all, can be worked out by chance: {columns}"
-    if samples <= REDUCED:
+    if samples <= SAMPLES_REDUCED:
         return f"all {samples:,} samples can be worked out exactly: {columns}"
     return f"the sums determine all {samples:,} samples: {columns}"
 
@@ -197,7 +197,7 @@ def _count_by_class(statistics: Statistics) -> int:
     return sum(part.sample_count for part in parts if _spare_columns(part) >= 0)
 
 
-def count_told_apart(statistics: Statistics) -> int:
+def count_own_codes(statistics: Statistics) -> int:
     """Number of samples with a code that no other has: its row of the gram is the sample itself."""
     once = np.flatnonzero(statistics.diagonal[: len(statistics.codes)] == 1)
     if not len(once):

@@ -63,7 +63,7 @@ class Sheet:
 
     def to_text(self) -> str:
         """The sheet as lines."""
-        lines = [f"Release sheet: {_line(self.file)}"]
+        lines = [f"Release sheet: {_shorten(self.file)}"]
         for title, rows in self.sections().items():
             if rows:
                 lines += ["", title]
@@ -93,14 +93,14 @@ class Sheet:
         if release.masked:
             stays = "features, their sources and all your numbers: only a sum with others opens"
         return {
-            "file": f"{_line(self.file)}, {readable(len(self.data))}",
+            "file": f"{_shorten(self.file)}, {readable(len(self.data))}",
             "holds": f"{release.mode} {release.what}: {what}",
             "stays here": stays,
         }
 
     def _classes(self) -> Rows:
         counts = [*self.release.class_counts.items()]
-        shown = {_line(name): f"{count:,}" for name, count in counts[:CLASSES_SHOWN]}
+        shown = {_shorten(name): f"{count:,}" for name, count in counts[:CLASSES_SHOWN]}
         if omitted := [count for _, count in counts[CLASSES_SHOWN:]]:
             shown[f"{len(omitted):,} more classes"] = f"{sum(omitted):,}"
         return shown
@@ -116,7 +116,7 @@ class Sheet:
                 "they worked together",
                 "a sum": f"the server, of at least {release.least_clients:,} clients"
                 f"{noise * math.isfinite(release.epsilon)}, opened by {all_of_them}",
-                "keyholders": ", ".join(f"{_line(name)} ({key[:12]}…)" for name, key in holders),
+                "keyholders": ", ".join(f"{_shorten(name)} ({key[:12]}…)" for name, key in holders),
             }
         none_known = (
             "no sample that we know how to work out, which does not prove that there is no way"
@@ -164,7 +164,7 @@ def write_release(
     write_together({output: data, **sheets}, private=sheets)
 
 
-def _line(text: object) -> str:
+def _shorten(text: object) -> str:
     """A text that anybody may have written, as one short line."""
     shown = printable(text, " ")
     return shown if len(shown) <= LONGEST_TEXT else f"{shown[:LONGEST_TEXT]}…"
