@@ -129,8 +129,8 @@ def _setting(field: inspect.Field) -> Setting:
         text = (expected.extra_json_schema or {}).get("description", "")
         chosen = (expected.extra or {}).get("chosen", "")
     bare = _bare(expected)
-    choices = bare.values if isinstance(bare, inspect.LiteralType) else ()
-    choices = tuple(value for value in choices if value is not None)
+    listed = bare.values if isinstance(bare, inspect.LiteralType) else ()
+    choices = tuple(value for value in listed if value is not None)
     types = {inspect.BoolType: bool, inspect.IntType: int, inspect.FloatType: float}
     return Setting(
         field.name,
