@@ -203,6 +203,13 @@ def test_values_beyond_the_fixed_point_range_are_clipped():
     assert codes[:, 0].tolist() == [32_767, -32_767, 0]
 
 
+def test_the_lowest_number_of_a_table_is_no_gap():
+    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=1), "table")
+    codes = encoder.encode([[np.finfo(np.float64).min], [np.nan]])
+    assert codes.symbols.tolist() == [[1], [0]]
+    assert codes.dense[:, 0].tolist() == [-32_767, 0]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_what_is_not_finite_is_refused_naming_its_place(value, dtype):

@@ -39,8 +39,6 @@ from safle.encoders.registry import about
 from safle.encoders.schema import Schema
 from safle.errors import SettingsError
 
-LARGEST = float(np.finfo(np.float64).max)
-"""Every number exceeds the threshold ``-LARGEST``, and none exceeds ``LARGEST``."""
 UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
 _UNITS = about(UNITS, least=1, most=MAX_EXPERTS, chosen="64 per number or level, at most 256")
 _TERMS = about(
@@ -171,14 +169,15 @@ class TableEncoder(Encoder):
 
     @cached_property
     def _thresholds(self) -> NDArray[np.float64]:
-        """Thresholds of all columns, padded with `LARGEST`; (most symbols - 1, feature_dim)."""
-        sizes = np.array(self.layout.table_sizes)
-        padded = np.full((max(sizes) - 1, self.feature_dim), LARGEST)
+        """Thresholds of all columns, (most symbols - 1, feature_dim).
+
+        Columns of fewer thresholds are padded with infinity, which no value exceeds.
+        """
+        steps = np.arange(max(self.layout.table_sizes) - 1)[:, None] - 0.5
         # Level i is feature value i: its thresholds lie half a step below and above.
-        steps = np.arange(len(padded))[:, None] - 0.5
-        padded = np.where(steps < self._level_counts + 0.5, steps, padded)
-        padded[0, self.numbers] = -LARGEST
-        padded[1:, self.numbers] = LARGEST
+        padded = np.where(steps < self._level_counts + 0.5, steps, np.inf)
+        # Every number exceeds minus infinity; a gap, which stands there, does not.
+        padded[0, self.numbers] = -np.inf
         return padded
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
