@@ -30,6 +30,7 @@ from benchmarks.frontier_picture import draw
 from benchmarks.report import Bar, Outcome, note
 from benchmarks.settings import REPOSITORY, Settings
 from safle import Model, PublicSample, Solution, count, make_encoder, solve
+from safle.basics import to_mapping
 from safle.encoders import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.random_features import suits_by_class
@@ -123,7 +124,7 @@ def makers(dataset: data.Dataset, *, quick: bool) -> Iterator[tuple[str, Maker]]
 
     def linear(sample: Calibration, **settings: Any) -> Encoder:
         # As the default encoder has it.
-        chosen = make_encoder(sample, units=1).settings.to_dict()
+        chosen = to_mapping(make_encoder(sample, units=1).settings)
         same = {name: chosen[name] for name in ("transform", "fraction_bits")}
         return make_encoder(sample, "linear", **same, **settings)
 

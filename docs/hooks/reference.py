@@ -19,7 +19,7 @@ import msgspec
 
 import safle
 from safle import errors
-from safle.basics import sealed, to_mapping
+from safle.basics import describe, sealed, to_mapping
 from safle.encoders import base, kinds
 from safle.evaluation import counts
 from safle.model import model_file
@@ -121,7 +121,7 @@ def _settings() -> Iterator[str]:
     for name, kind in kinds().items():
         yield f"## `{name}`\n\n{kind.summary[0].upper()}{kind.summary[1:]}.\n"
         yield "| setting | meaning | default; range |\n|---|---|---|"
-        for setting in kind.settings_type.declared().values():
+        for setting in describe(kind.settings_type).values():
             default = setting.chosen if setting.default is None else f"`{setting.default}`"
             yield f"| `{setting.name}` | {setting.help} | {default}; {_range(setting)} |"
         yield f"\n{_markdown(sys.modules[kind.__module__].__doc__ or '')}\n"

@@ -22,6 +22,7 @@ from safle import (
     SafleClassifier,
     count,
 )
+from safle.basics import describe
 from safle.encoders import kinds
 from safle.errors import EncoderMismatch, InvalidInput, SettingsError
 
@@ -31,7 +32,7 @@ FEW = {"units": 64, "buckets": 3}
 
 def small(kind):
     """A classifier of a kind, with few columns."""
-    declared = {} if kind == "auto" else kinds()[kind].settings_type.declared()
+    declared = {} if kind == "auto" else describe(kinds()[kind].settings_type)
     return SafleClassifier(encoder=kind, **{n: v for n, v in FEW.items() if n in declared})
 
 
@@ -183,7 +184,7 @@ def test_pipeline_and_grid_search(train, split):
 def test_settings_are_parameters():
     estimator = SafleClassifier(encoder="embedding", seed=7)
     assert {"seed": 7, "units": None}.items() <= estimator.get_params().items()
-    assert {name for kind in kinds().values() for name in kind.settings_type.declared()} <= {
+    assert {name for kind in kinds().values() for name in describe(kind.settings_type)} <= {
         *estimator.get_params()
     }
     assert clone(estimator).get_params() == estimator.get_params()

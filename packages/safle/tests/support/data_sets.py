@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from safle.basics.settings import Setting
+from safle.basics.settings import Setting, describe
 from safle.encoders import Encoder, kinds, make_encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.registry import kind_named
@@ -23,7 +23,7 @@ KINDS = [*kinds()]
 """Every kind there is, the default first."""
 COUNTED = " by class"
 BY_CLASS = [
-    name + COUNTED for name, kind in kinds().items() if "by_class" in kind.settings_type.declared()
+    name + COUNTED for name, kind in kinds().items() if "by_class" in describe(kind.settings_type)
 ]
 """Names that `fixed_encoder` takes for encoders that count by class."""
 
@@ -105,7 +105,7 @@ def encoders(draw: Any, kind: str | None = None) -> Encoder:
 
 def draw_encoder(kind: str, calibration: Calibration, generator: np.random.Generator) -> Encoder:
     """A small encoder with settings at random: such as do not go together are drawn again."""
-    declared = kind_named(kind).settings_type.declared()
+    declared = describe(kind_named(kind).settings_type)
     while True:
         drawn = {name: draw_value(setting, generator) for name, setting in declared.items()}
         try:
@@ -141,7 +141,7 @@ def data_sets(draw: Any, least: int = 0, most: int = 24, kind: str | None = None
 
 def declared_settings(kind: str, **wanted: Any) -> dict[str, Any]:
     """Those of ``wanted`` that a kind has."""
-    declared = kind_named(kind).settings_type.declared()
+    declared = describe(kind_named(kind).settings_type)
     return {name: value for name, value in wanted.items() if name in declared}
 
 

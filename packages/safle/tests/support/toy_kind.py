@@ -14,9 +14,9 @@ import numpy as np
 from safle.encoders import Encoder
 from safle.encoders.codes import Layout
 from safle.encoders.operations import Expressed, Operations, T
-from safle.encoders.registry import Settings, about
+from safle.encoders.registry import Settings, annotate
 
-REACH = about("Quarters of a deviation that lie around the mean.", least=0, most=8)
+REACH = annotate("Quarters of a deviation that lie around the mean.", minimum=0, maximum=8)
 
 
 class ToySettings(Settings, frozen=True):

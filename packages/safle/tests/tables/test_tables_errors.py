@@ -47,8 +47,8 @@ def test_not_a_file(tmp_path, suffix):
 
 
 def test_unknown_suffix(tmp_path):
-    refuses(text(tmp_path, "x", "t.xlsx"), r"unknown kind.*\.npz, \.npy, \.safetensors")
-    refuses(text(tmp_path, "x", "t"), "unknown kind")
+    refuses(text(tmp_path, "x", "t.xlsx"), r"unknown file type.*\.npz, \.npy, \.safetensors")
+    refuses(text(tmp_path, "x", "t"), "unknown file type")
 
 
 @pytest.fixture(scope="module")

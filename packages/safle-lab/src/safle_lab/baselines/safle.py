@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import structs
 
 from safle import DeclaredRange, Grid, Histogram
+from safle.basics import describe
 from safle.encoders import Encoder, kinds
 from safle.model import Model
 from safle.solver import Solution, solve
@@ -72,7 +73,7 @@ def shared_encoder(task: Task, settings: Coding) -> tuple[Encoder, float]:
     kind = kinds()[settings.columns]
     given = {"seed": task.seed, **structs.asdict(settings)}
     # The kind has defaults for everything that is "auto".
-    declared = kind.settings_type.declared()
+    declared = describe(kind.settings_type)
     chosen = {name: given[name] for name in declared if given.get(name, "auto") != "auto"}
     return kind.calibrated(calibration, class_count=task.class_count, **chosen), cost
 

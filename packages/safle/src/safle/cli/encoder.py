@@ -11,7 +11,7 @@ import rich_click as click
 from click.core import ParameterSource
 from click.globals import get_current_context
 
-from safle.basics.settings import Setting
+from safle.basics.settings import Setting, describe
 from safle.cli import options as opt
 from safle.cli.facts import encoder_facts, warn_of_coarse
 from safle.cli.schema import warn_no_classes
@@ -58,7 +58,7 @@ def _settings() -> dict[str, dict[str, Setting]]:
     """The name of a setting -> kind -> its declaration there."""
     by_name: dict[str, dict[str, Setting]] = {}
     for kind, encoder in kinds().items():
-        for name, declared in encoder.settings_type.declared().items():
+        for name, declared in describe(encoder.settings_type).items():
             by_name.setdefault(name, {})[kind] = declared
     return by_name
 
@@ -200,7 +200,7 @@ def _given_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
     # A program may register a kind after the command has its options.
     given = {name: options[name] for name in _settings() if options.get(name) is not None}
     for name in given:
-        if name not in kind_named(kind).settings_type.declared():
+        if name not in describe(kind_named(kind).settings_type):
             flag = name.replace("_", "-")
             raise click.UsageError(f"--{flag} does not apply to a {kind} encoder; leave it out")
     return given

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import rich_click as click
 
-from safle.basics import atomic
+from safle.basics import atomic, describe
 from safle.cli import options as opt
 from safle.cli.facts import model_facts
 from safle.cli.session import Session, command
@@ -171,7 +171,7 @@ def _announce_solving(session: Session, encoder: Encoder, statistics: Sums) -> N
     """Note what is solved; advise --by-class if it suits this number of classes."""
     classes = len(statistics.class_names)
     session.note(f"solving {statistics.dim:,} columns, number of classes: {classes:,}")
-    setting = encoder.settings_type.declared().get("by_class")
+    setting = describe(encoder.settings_type).get("by_class")
     if setting is None or setting.default is not None or encoder.layout.class_layout:
         return
     if suits_by_class(encoder.feature_dim, classes):

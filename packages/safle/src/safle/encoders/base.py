@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.basics import atomic
 from safle.basics.places import naming, read_capped
+from safle.basics.settings import as_settings, to_mapping
 from safle.basics.tensors import (
     Arrays,
     read_header,
@@ -90,8 +91,8 @@ class Encoder(ABC):
         register(cls)
 
     def __init__(self, **settings: Any) -> None:
-        self.settings = self.settings_type.of(settings)
-        for name, value in self.settings.to_dict().items():
+        self.settings = as_settings(self.settings_type, settings)
+        for name, value in to_mapping(self.settings).items():
             if value is None:
                 raise SettingsError(f"{name} is None; expected a value: make_encoder chooses one")
 
@@ -104,8 +105,8 @@ class Encoder(ABC):
     def calibrated(cls, calibration: Calibration, *, class_count: int = 0, **settings: Any) -> Self:
         """An encoder for the features that ``calibration`` describes; see `make_encoder`."""
         class_count = class_count or len(calibration.classes)
-        chosen = cls.settings_type.of(settings).choose(calibration, class_count)
-        encoder = cls(**cls.measure(calibration, chosen), **chosen.to_dict())
+        chosen = as_settings(cls.settings_type, settings).choose(calibration, class_count)
+        encoder = cls(**cls.measure(calibration, chosen), **to_mapping(chosen))
         return encoder.declare(
             names=calibration.names, ranges=calibration.ranges, classes=calibration.classes
         )
@@ -125,7 +126,7 @@ class Encoder(ABC):
 
     def facts(self) -> dict[str, str]:
         """The settings, and the columns or the arrays' ranges, as text for people."""
-        facts = {n.replace("_", " "): f"{v}" for n, v in self.settings.to_dict().items()}
+        facts = {n.replace("_", " "): f"{v}" for n, v in to_mapping(self.settings).items()}
         if self.schema is not None:
             return facts | {column.name: column.text for column in self.schema.columns}
         return facts | {n: f"{a.min():.6g} to {a.max():.6g}" for n, a in self.arrays().items()}
@@ -247,7 +248,7 @@ def encoder_header(encoder: Encoder) -> str:
     if not encoder.feature_dim:
         # The constructor cannot check it: the linear part of a table may have no features.
         raise SettingsError("the encoder has no features; expected at least one")
-    settings = encoder.settings.to_dict()
+    settings = to_mapping(encoder.settings)
     if encoder.schema is not None:
         settings["schema"] = encoder.schema.to_json()
     content: dict[str, Any] = {

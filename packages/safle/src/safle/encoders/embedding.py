@@ -24,7 +24,7 @@ from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
 from safle.encoders.operations import Expressed, Operations, T, permutation
-from safle.encoders.registry import MOST_SEED, Settings, about
+from safle.encoders.registry import MOST_SEED, Settings, annotate
 from safle.errors import SettingsError
 
 MAX_BUCKETS = 65_536
@@ -96,20 +96,20 @@ class Bucketing:
         return self.buckets if self.rule == EXCEEDS else self.buckets - 1
 
 
-_BUCKETS = about(
-    "Buckets per feature.", least=1, most=MAX_BUCKETS, chosen="8, fewer for many features"
+_BUCKETS = annotate(
+    "Buckets per feature.", minimum=1, maximum=MAX_BUCKETS, chosen="8, fewer for many features"
 )
-_GROUP_SIZE = about(
-    "Digits per expert.", least=1, chosen="the largest up to 6 with about 12,000 columns"
+_GROUP_SIZE = annotate(
+    "Digits per expert.", minimum=1, chosen="the largest up to 6 with about 12,000 columns"
 )
-_SEED = about("Chooses the permutation of digits.", least=0, most=MOST_SEED)
+_SEED = annotate("Chooses the permutation of digits.", minimum=0, maximum=MOST_SEED)
 
 
 class EmbeddingSettings(Settings, frozen=True):
     """Settings of an `EmbeddingEncoder`."""
 
     bucketing: Annotated[
-        Literal["integer", "one-hot", "binary-overlap"], about("How a value becomes digits.")
+        Literal["integer", "one-hot", "binary-overlap"], annotate("How a value becomes digits.")
     ] = "binary-overlap"
     buckets: Annotated[int, _BUCKETS] | None = None
     group_size: Annotated[int, _GROUP_SIZE] | None = None

@@ -26,21 +26,21 @@ from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import DENSE_LIMIT, NO_COLUMNS, WIDEST, Codes, Layout
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
-from safle.encoders.registry import Settings, about
+from safle.encoders.registry import Settings, annotate
 from safle.errors import SettingsError
 
 Vector = NDArray[np.float64]
 QUANTILES = 255
 """How many quantiles of a feature give the moments of the transformed feature."""
 BY_CLASS = "Count the gram of the linear columns for each class, which the quadratic head needs."
-ByClass = Annotated[bool, about(BY_CLASS)]
+ByClass = Annotated[bool, annotate(BY_CLASS)]
 TRANSFORM = "Applied to features before they are standardised."
-Transform = Annotated[Literal["none", "square-root"], about(TRANSFORM)]
-FRACTION_BITS = about("Bits behind the binary point of linear codes.", least=0, most=12)
-_NORM_CLIP = about(
+Transform = Annotated[Literal["none", "square-root"], annotate(TRANSFORM)]
+FRACTION_BITS = annotate("Bits behind the binary point of linear codes.", minimum=0, maximum=12)
+_NORM_CLIP = annotate(
     "Length, in deviations, to which a longer sample is shortened; 0: never.",
-    least=0,
-    most=1 << 20,
+    minimum=0,
+    maximum=1 << 20,
 )
 fix = Kernel(
     "fix",

@@ -37,7 +37,7 @@ from safle.encoders.linear import (
     choose_transform,
 )
 from safle.encoders.operations import Expressed, Operations, T, hashes
-from safle.encoders.registry import MOST_SEED, about
+from safle.encoders.registry import MOST_SEED, annotate
 from safle.errors import SettingsError
 
 UNITS_PER_FEATURE, MOST_UNITS = 16, 8_192
@@ -63,15 +63,17 @@ encode_units = Kernel(
 )
 
 
-_UNITS = about(UNITS, least=1, most=MAX_EXPERTS, chosen="16 per feature, at most 8,192")
-_BITS = about("Bits of a random feature's code.", least=RANGE_BITS, most=8)
-_TERMS = about(
+_UNITS = annotate(UNITS, minimum=1, maximum=MAX_EXPERTS, chosen="16 per feature, at most 8,192")
+_BITS = annotate("Bits of a random feature's code.", minimum=RANGE_BITS, maximum=8)
+_TERMS = annotate(
     "Features that a unit adds.",
-    least=1,
-    most=MOST_TERMS,
+    minimum=1,
+    maximum=MOST_TERMS,
     chosen="16, or as many as there are",
 )
-_SEED = about("Chooses the features that a unit adds, and its threshold.", least=0, most=MOST_SEED)
+_SEED = annotate(
+    "Chooses the features that a unit adds, and its threshold.", minimum=0, maximum=MOST_SEED
+)
 _BY_CLASS_IF = "if 20 classes or more are declared, and 2 GB at the server hold their grams"
 _SQUARE_ROOT_IF = "square-root if they are never negative, as pooled activations are, else none"
 
@@ -85,8 +87,8 @@ class RandomFeatureSettings(LinearSettings, frozen=True):
     seed: Annotated[int, _SEED] = 0
     # Two more bits changed no accuracy, and cost a tenth of the bytes.
     fraction_bits: Annotated[int, FRACTION_BITS] = 6
-    transform: Annotated[Transform, about(TRANSFORM, chosen=_SQUARE_ROOT_IF)] | None = None
-    by_class: Annotated[bool, about(BY_CLASS, chosen=_BY_CLASS_IF)] | None = None
+    transform: Annotated[Transform, annotate(TRANSFORM, chosen=_SQUARE_ROOT_IF)] | None = None
+    by_class: Annotated[bool, annotate(BY_CLASS, chosen=_BY_CLASS_IF)] | None = None
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:
         dim, by_class = calibration.feature_dim, self.by_class

@@ -7,13 +7,12 @@ estimator) reads the fields of a kind's settings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from safle.basics.settings import Setting, as_settings, describe
+from safle.basics.settings import describe
 from safle.basics.texts import refuse_type
 from safle.errors import SettingsError
 
@@ -36,37 +35,23 @@ _MODULES = {
 _kinds: dict[str, type[Encoder]] = {}
 
 
-def about(
+def annotate(
     help: str,  # noqa: A002
     *,
-    least: int | None = None,
-    most: int | None = None,
+    minimum: int | None = None,
+    maximum: int | None = None,
     chosen: str = "",
 ) -> msgspec.Meta:
-    """Describe a field of `Settings`: help, limits, and what replaces None (``chosen``)."""
-    return msgspec.Meta(ge=least, le=most, description=help, extra={"chosen": chosen})
+    """What a field of `Settings` means, its limits, and what replaces None (``chosen``)."""
+    return msgspec.Meta(ge=minimum, le=maximum, description=help, extra={"chosen": chosen})
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of a kind; a subclass has a field for each, annotated with `about`."""
-
-    @classmethod
-    def declared(cls) -> dict[str, Setting]:
-        """The fields by name."""
-        return describe(cls)
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
-        """Settings from names and values; `SettingsError` for an unknown name or a wrong value."""
-        return as_settings(cls, given)
+    """The settings of a kind; a subclass has a field for each, described by `annotate`."""
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
         """The settings with every None replaced by a value that suits the features."""
         return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """The settings by name, in plain values."""
-        return msgspec.structs.asdict(self)
 
 
 def register(kind: type[Encoder]) -> None:
@@ -100,8 +85,8 @@ def kind_named(name: Any) -> type[Encoder]:
 
 def setting_names() -> list[str]:
     """The settings of all kinds, each once."""
-    declared = [kind.settings_type.declared() for kind in kinds().values()]
-    return [*dict.fromkeys(name for settings in declared for name in settings)]
+    described = [describe(kind.settings_type) for kind in kinds().values()]
+    return [*dict.fromkeys(name for settings in described for name in settings)]
 
 
 def make_encoder(

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.settings import describe
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
@@ -35,16 +36,18 @@ from safle.encoders.linear import (
 )
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.random_features import MOST_TERMS, UNITS, RandomFeatureSettings, Units
-from safle.encoders.registry import about
+from safle.encoders.registry import annotate
 from safle.encoders.schema import Schema
 from safle.errors import SettingsError
 
 UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
-_UNITS = about(UNITS, least=1, most=MAX_EXPERTS, chosen="64 per number or level, at most 256")
-_TERMS = about(
+_UNITS = annotate(
+    UNITS, minimum=1, maximum=MAX_EXPERTS, chosen="64 per number or level, at most 256"
+)
+_TERMS = annotate(
     "Numbers or levels that a unit adds.",
-    least=1,
-    most=MOST_TERMS,
+    minimum=1,
+    maximum=MOST_TERMS,
     chosen="3, or as many as there are",
 )
 
@@ -103,7 +106,7 @@ class TableEncoder(Encoder):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        linear = {name: getattr(self.settings, name) for name in LinearSettings.declared()}
+        linear = {name: getattr(self.settings, name) for name in describe(LinearSettings)}
         self.linear = LinearEncoder(mean, deviation, **linear)
         self.schema = schema
         self.ranges = None if schema is None else schema.ranges

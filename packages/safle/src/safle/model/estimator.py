@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from safle.basics.settings import describe
 from safle.basics.texts import require_type
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
@@ -303,7 +304,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if kind == AUTO:
             mixed = batch.schema is not None or bool(np.isnan(batch.features).any())
             kind = "table" if mixed else DEFAULT_KIND
-        declared = kind_named(kind).settings_type.declared()
+        declared = describe(kind_named(kind).settings_type)
         if "by_class" in declared and self.head == "quadratic":
             settings.setdefault("by_class", True)
         if batch.schema is not None:
