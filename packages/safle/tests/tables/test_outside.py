@@ -237,7 +237,7 @@ def test_what_lies_outside_in_many_columns_is_one_line():
     features[:4, 7] = 3
     outside.add(features)
     (text,) = outside.texts()
-    assert text.startswith("55 of 160 columns have a few values outside what the encoder expects")
-    assert text.endswith("; most: 'x007', 4 of 37")
+    worst = "4 of 37 values of 'x007' are outside 0 to 1"
+    assert text == f"55 of 160 columns are not as the encoder expects; the worst: {worst}"
     outside.add(np.where(np.arange(160) == 9, 2, features))
     assert outside.texts()[1] == "38 of 74 values of 'x009' are outside 0 to 1"

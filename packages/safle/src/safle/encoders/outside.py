@@ -8,6 +8,7 @@ refused, unless the caller allows it.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 Ranges = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Lowest and highest values, (feature_dim,) each."""
-MOST_SHARE = 0.1
-SPARED = 8
-"""Up to this many values outside are let pass, however short the table is."""
+MOST_SHARE_OUTSIDE = 0.1
+ALWAYS_ALLOWED = 8
+"""Up to this many values outside are allowed, however short the table is."""
 MOST_NAMED = 3
-"""Most columns that are named one by one; for more, one line says how many there are."""
-LEAST_JUDGED = 20
+"""Most columns that are named one by one; of more, one line names the worst."""
+FEWEST_JUDGED = 20
 """Fewest values for a judgement: fewer may lie close together, or be missing, by chance."""
 NARROW_SHARE = 0.02
 """Share of a range that the values of a wrong unit span: grams for kilograms make a thousandth."""
@@ -47,12 +48,14 @@ def as_ranges(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
     return ends
 
 
-def most_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.float64]:
+def allowed_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.float64]:
     """How many of the values ``present`` may lie outside.
 
     The draft of a schema leaves out the ``least - 1`` smallest and largest values of a column.
     """
-    return np.maximum(MOST_SHARE * np.asarray(present), max(SPARED, 2 * (least - 1)))
+    return np.maximum(
+        MOST_SHARE_OUTSIDE * np.asarray(present), max(ALWAYS_ALLOWED, 2 * (least - 1))
+    )
 
 
 class Outside:
@@ -69,8 +72,8 @@ class Outside:
         self.samples = 0
         self.counts = np.zeros(encoder.feature_dim, np.int64)
         self.present = np.zeros(encoder.feature_dim, np.int64)
-        self._least = np.full(encoder.feature_dim, np.inf)
-        self._largest = np.full(encoder.feature_dim, -np.inf)
+        self._lowest = np.full(encoder.feature_dim, np.inf)
+        self._highest = np.full(encoder.feature_dim, -np.inf)
 
     def add(self, features: NDArray[Any]) -> None:
         """Look at features that the encoder has checked, (samples, feature_dim)."""
@@ -82,48 +85,49 @@ class Outside:
         if self._encoder.ranges is None:
             return
         low, high = self._encoder.ranges
-        # A gap is neither the least nor the largest, neither below nor above.
-        least = np.fmin.reduce(features, axis=0, initial=np.inf)
-        largest = np.fmax.reduce(features, axis=0, initial=-np.inf)
-        self._least = np.fmin(self._least, least)
-        self._largest = np.fmax(self._largest, largest)
-        if (least < low).any() or (largest > high).any():
+        # A gap is neither the lowest nor the highest value, neither below nor above.
+        lowest = np.fmin.reduce(features, axis=0, initial=np.inf)
+        highest = np.fmax.reduce(features, axis=0, initial=-np.inf)
+        self._lowest = np.fmin(self._lowest, lowest)
+        self._highest = np.fmax(self._highest, highest)
+        if (lowest < low).any() or (highest > high).any():
             self.counts += ((features < low) | (features > high)).sum(axis=0)
 
     @property
     def too_many(self) -> NDArray[np.int64]:
         """Features with too many values outside: another unit or spelling."""
         schema = self._encoder.schema
-        many = self.counts > most_outside(self.present, 1 if schema is None else schema.least)
+        many = self.counts > allowed_outside(self.present, 1 if schema is None else schema.least)
         return np.flatnonzero(many | (self.counts == self.present) & (self.counts > 0))
 
     def texts(self) -> list[str]:
         """Sentences about values that are not expected; many features share one."""
         few = np.setdiff1d(np.flatnonzero(self.counts), self.too_many)
-        many = self._texts_outside(self.too_many, "many")
         return [
-            *self._texts_outside(few, "a few"),
-            *many,
+            *self._texts_outside(few),
+            *self._texts_outside(self.too_many),
             *self._texts_narrow(),
             *self._texts_gaps(),
         ]
 
-    def _texts_outside(self, places: NDArray[np.int64], how_many: str) -> list[str]:
+    def _describe(
+        self, places: Sequence[int], badness: NDArray[Any], text: Callable[[int], str]
+    ) -> list[str]:
+        """The ``text`` of each of these features; of the worst one alone if they are many."""
         if len(places) <= MOST_NAMED:
-            return [self._text_outside(int(at)) for at in places]
-        most = places[np.argmax(self.counts[places] / self.present[places])]
-        text = (
-            f"{len(places):,} of {self._encoder.feature_dim:,} columns have {how_many} values "
-            f"outside what the encoder expects; most: {self._name(most)}, "
-            f"{self.counts[most]:,} of {self.present[most]:,}"
-        )
-        return [text]
+            return [text(at) for at in places]
+        worst = max(places, key=badness.item)
+        count = f"{len(places):,} of {self._encoder.feature_dim:,} columns"
+        return [f"{count} are not as the encoder expects; the worst: {text(worst)}"]
 
-    def _text_outside(self, at: int) -> str:
-        many = f"{self.counts[at]:,} of {self.present[at]:,} values of {self._name(at)} are "
-        if self._encoder.schema is not None and self._encoder.schema.columns[at].is_category:
-            return f"{many}none of its {len(self._encoder.schema.columns[at].levels)} levels"
-        return f"{many}outside {self._expected(at)}"
+    def _texts_outside(self, places: NDArray[np.int64]) -> list[str]:
+        def text(at: int) -> str:
+            many = f"{self.counts[at]:,} of {self.present[at]:,} values of {self._name(at)} are"
+            if levels := self._levels(at):
+                return f"{many} none of its {len(levels)} levels"
+            return f"{many} outside {self._expected(at)}"
+
+        return self._describe(places.tolist(), self.counts / np.maximum(self.present, 1), text)
 
     def _texts_narrow(self) -> list[str]:
         """Sentences about numbers whose values lie so close together that the unit seems wrong."""
@@ -131,61 +135,58 @@ class Outside:
             return []
         low, high = self._encoder.ranges
         # A constant is no sign of another unit, and columns with values outside were named.
-        varying = (self._largest > self._least) & (self.counts == 0) & ~self._categories
-        near = self._largest - self._least < NARROW_SHARE * (high - low)
-        places = np.flatnonzero(varying & near & (self.present >= LEAST_JUDGED))
-        if len(places) > MOST_NAMED:
-            text = (
-                f"the values of {len(places):,} of {len(low):,} columns span less than "
-                f"{NARROW_SHARE:.0%} of their ranges, such as {self._name(places[0])}: are they in "
-                "the units of the encoder?"
+        varying = (self._highest > self._lowest) & (self.counts == 0)
+        near = self._highest - self._lowest < NARROW_SHARE * (high - low)
+        places = np.flatnonzero(varying & near & (self.present >= FEWEST_JUDGED)).tolist()
+
+        def text(at: int) -> str:
+            return (
+                f"all {self.present[at]:,} values of {self._name(at)} together span less than "
+                f"{NARROW_SHARE:.0%} of {self._expected(at)}: are they in its unit?"
             )
-            return [text]
-        return [
-            f"all {self.present[at]:,} values of {self._name(at)} together span less than "
-            f"{NARROW_SHARE:.0%} of {self._expected(at)}: are they in its unit?"
-            for at in places
-        ]
+
+        numbers = [at for at in places if not self._levels(at)]
+        return self._describe(numbers, self.present, text)
 
     def _texts_gaps(self) -> list[str]:
         """Sentences about gaps in features that no client had a gap in."""
         if self._never_missing is None:
             return []
         gaps = np.where(self._never_missing, self.samples - self.present, 0)
-        places = np.flatnonzero(gaps)
-        if len(places) > MOST_NAMED:
-            most = int(np.argmax(gaps))
-            text = (
-                f"no client had a gap in {len(places):,} columns that have some here; most: "
-                f"{self._name(most)}, {gaps[most]:,} of {self.samples:,}"
-            )
-            return [text]
-        others = ("the middle of its range", "the other columns")
-        return [
-            f"no client had a gap in {self._name(at)}; {gaps[at]:,} predictions rest on "
-            f"{others[int(self._categories[at])]}"
-            for at in places
-        ]
 
-    @property
-    def _categories(self) -> NDArray[np.bool_]:
-        """Whether a feature is a category, (feature_dim,)."""
+        def text(at: int) -> str:
+            rest = "the other columns" if self._levels(at) else "the middle of its range"
+            name = self._name(at)
+            return f"no client had a gap in {name}; {gaps[at]:,} predictions rest on {rest}"
+
+        return self._describe(np.flatnonzero(gaps).tolist(), gaps, text)
+
+    def _texts_missing(self) -> list[str]:
+        """Sentences about columns of gaps alone; an optional column may be missing."""
         schema = self._encoder.schema
-        if schema is None:
-            return np.zeros(self._encoder.feature_dim, bool)
-        return np.array([column.is_category for column in schema.columns])
+        empty = np.flatnonzero(self.present == 0).tolist()
+        needed = [at for at in empty if schema is None or not schema.columns[at].optional]
+        if self.samples < FEWEST_JUDGED:
+            return []
+        return self._describe(
+            needed, self.present, lambda at: f"all values of {self._name(at)} are missing"
+        )
 
-    def _name(self, at: int | np.integer) -> str:
+    def _levels(self, at: int) -> tuple[str, ...]:
+        """The levels of a category; none for a number."""
+        return () if self._encoder.schema is None else self._encoder.schema.columns[at].levels
+
+    def _name(self, at: int) -> str:
         names = self._encoder.feature_names
         return repr(names[at]) if names else f"feature {at}"
 
-    def _expected(self, at: int | np.integer) -> str:
+    def _expected(self, at: int) -> str:
         """The range of a number."""
+        if self._encoder.schema is not None:
+            return self._encoder.schema.columns[at].text
         assert self._encoder.ranges is not None, "nothing else counts"
         low, high = (end[at] for end in self._encoder.ranges)
-        schema = self._encoder.schema
-        unit = "" if schema is None else schema.columns[at].unit
-        return f"{low:g} to {high:g} {unit}".rstrip()
+        return f"{low:g} to {high:g}"
 
     def judge(self, *, allowed: bool) -> None:
         """Warn of what is not expected where samples are counted.
@@ -194,22 +195,16 @@ class Outside:
         ``allowed``.
         """
         if len(self.too_many) and not allowed:
-            refused = self._texts_outside(self.too_many, "many")
+            refused = self._texts_outside(self.too_many)
             raise InvalidInput(f"{'; '.join(refused)}: {ADVICE}")
-        empty = np.flatnonzero((self.present == 0) & (self.samples > 0))
-        if len(empty) == self._encoder.feature_dim and not allowed:
+        if self.samples and not self.present.any() and not allowed:
             raise InvalidInput(
-                f"all values of all {len(empty):,} columns are missing: is it the right file? If "
-                "it is, leave it out, or allow it with --allow-outside (allow_outside=True)"
+                f"all values of all {len(self.present):,} columns are missing: is it the right "
+                "file? If it is, leave it out, or allow it with --allow-outside "
+                "(allow_outside=True)"
             )
-        schema = self._encoder.schema
-        # An optional column may be missing.
-        named = [at for at in empty if schema is None or not schema.columns[at].optional]
-        if named and self.samples >= LEAST_JUDGED:
-            names = ", ".join(map(self._name, named[:MOST_NAMED]))
-            more = f" and of {len(named) - MOST_NAMED} more columns" * (len(named) > MOST_NAMED)
-            warnings.warn(f"all values of {names}{more} are missing", SafleWarning, stacklevel=4)
-        self.warn()
+        for text in [*self._texts_missing(), *self.texts()]:
+            warnings.warn(text, SafleWarning, stacklevel=4)
 
     def warn(self) -> None:
         """Warn of what is not expected, whatever the share."""

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from safle.encoders.cells import MISSING, is_date, is_number, marks, split_unit
 from safle.encoders.features import ClassName
 from safle.encoders.frames import Sheet, frame_names, frame_sheet
-from safle.encoders.outside import most_outside
+from safle.encoders.outside import allowed_outside
 from safle.encoders.schema import LABEL_COLUMN, LEAST, Column, Schema
 from safle.errors import SafleWarning, TableError
 from safle.tables.columns import as_labels, parse_labels
@@ -213,7 +213,7 @@ def _draft_column(name: str, present: Series, *, category: bool, least: int) -> 
     levels = tuple(distinct[times >= least].tolist())
     if not levels:
         return "has no level that is frequent enough"
-    others = bool(times[times < least].sum() > most_outside(len(present), least))
+    others = bool(times[times < least].sum() > allowed_outside(len(present), least))
     return Column(name, levels=levels, others=others)
 
 
