@@ -50,7 +50,7 @@ def _probabilities(count: int) -> Vector:
     return np.arange(1, count + 1) / (count + 1)
 
 
-def positive(deviation: Vector) -> Vector:
+def replace_zeros(deviation: Vector) -> Vector:
     """The deviations, 1 instead of 0: a constant feature has no scale, and stays finite."""
     return np.where(deviation > 0, deviation, 1.0)
 
@@ -150,7 +150,7 @@ class DeclaredMoments(Calibration):
         return result
 
     def moments(self) -> tuple[Vector, Vector]:
-        return self.mean, positive(self.deviation)
+        return self.mean, replace_zeros(self.deviation)
 
 
 class PublicSample(Calibration):
@@ -185,4 +185,4 @@ class PublicSample(Calibration):
         # Rounding of the mean would give a constant feature a deviation of 1e-17.
         varies = np.nanmax(self._sample, axis=0) > np.nanmin(self._sample, axis=0)
         deviation = np.where(varies, std(self._sample, axis=0), 0.0)
-        return mean(self._sample, axis=0), positive(deviation)
+        return mean(self._sample, axis=0), replace_zeros(deviation)

@@ -27,10 +27,10 @@ MAX_EXPERTS = 1 << 20
 DENSE_LIMIT = 32_767
 """Largest magnitude of a dense integer: they are int16."""
 
-Limits = tuple[int, int]
+ColumnLimits = tuple[int, int]
 Norm = tuple[int, int, int]
 MOST_NORM = 1 << 32
-WIDEST: Limits = (-DENSE_LIMIT, DENSE_LIMIT)
+INT16_LIMITS: ColumnLimits = (-DENSE_LIMIT, DENSE_LIMIT)
 NO_COLUMNS = (0, 0)
 
 
@@ -77,14 +77,14 @@ class Layout:
 
     table_sizes: tuple[int, ...] = ()
     dense_scales: tuple[int, ...] = ()
-    dense_limits: tuple[Limits, ...] = ()
+    dense_limits: tuple[ColumnLimits, ...] = ()
     dense_norms: tuple[Norm, ...] = ()
     by_class: tuple[int, int] = NO_COLUMNS
     units: int = 0
 
     def __post_init__(self) -> None:
         if not self.dense_limits:
-            object.__setattr__(self, "dense_limits", (WIDEST,) * self.dense_dim)
+            object.__setattr__(self, "dense_limits", (INT16_LIMITS,) * self.dense_dim)
         if max(self.experts, self.dense_dim) > MAX_EXPERTS:
             raise SettingsError(
                 f"{self.experts} experts, {self.dense_dim} dense columns; expected at most "
@@ -242,7 +242,7 @@ class _LayoutFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
     tables: list[tuple[int, int]]
     dense: list[tuple[int, int]]
-    limits: list[tuple[Limits, int]]
+    limits: list[tuple[ColumnLimits, int]]
     norms: list[Norm] = []
     by_class: tuple[int, int] = NO_COLUMNS
     units: int = 0
@@ -270,11 +270,11 @@ class CodeSpace:
     fingerprint: str
     layout: Layout
 
-    def require(self, found: CodeSpace) -> None:
+    def check_same(self, found: CodeSpace) -> None:
         """Raise `EncoderMismatch` unless ``found`` is this space."""
-        self.require_encoder(found.fingerprint, same_layout=found.layout == self.layout)
+        self.check_same_encoder(found.fingerprint, same_layout=found.layout == self.layout)
 
-    def require_encoder(self, fingerprint: str, *, same_layout: bool) -> None:
+    def check_same_encoder(self, fingerprint: str, *, same_layout: bool) -> None:
         """Raise `EncoderMismatch` unless fingerprint and layout are those of this space."""
         if fingerprint != self.fingerprint:
             raise EncoderMismatch(

@@ -65,10 +65,10 @@ class Bucketing:
     def __post_init__(self) -> None:
         if self.name not in RULES:
             raise SettingsError(f"bucketing {self.name!r}; expected one of {', '.join(RULES)}")
-        if not self.least <= self.buckets <= MAX_BUCKETS:
+        if not self.fewest_buckets <= self.buckets <= MAX_BUCKETS:
             raise SettingsError(
                 f"{self.name} bucketing got {self.buckets} buckets; "
-                f"expected {self.least}..{MAX_BUCKETS}"
+                f"expected {self.fewest_buckets}..{MAX_BUCKETS}"
             )
 
     @property
@@ -77,7 +77,7 @@ class Bucketing:
         return RULES[self.name]
 
     @property
-    def least(self) -> int:
+    def fewest_buckets(self) -> int:
         """The fewest buckets that tell two values apart."""
         return 1 if self.rule == EXCEEDS else 2
 
@@ -118,8 +118,8 @@ class EmbeddingSettings(Settings, frozen=True):
     def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
         dim = calibration.feature_dim
         # One bucket of binary-overlap has a threshold; one of the others tells nothing apart.
-        least = Bucketing(self.bucketing, MAX_BUCKETS).least
-        buckets = max(least, default_buckets(dim)) if self.buckets is None else self.buckets
+        fewest = Bucketing(self.bucketing, MAX_BUCKETS).fewest_buckets
+        buckets = max(fewest, default_buckets(dim)) if self.buckets is None else self.buckets
         group_size = self.group_size
         if group_size is None:
             group_size = default_group_size(dim, Bucketing(self.bucketing, buckets))

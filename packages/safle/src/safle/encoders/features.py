@@ -167,7 +167,7 @@ def is_digest(text: object) -> bool:
     return isinstance(text, str) and len(text) == 64 and not set(text) - set("0123456789abcdef")
 
 
-def as_texts(values: Iterable[Any], *, what: str) -> list[str]:
+def check_texts(values: Iterable[Any], *, what: str) -> list[str]:
     """Printable texts, each once; `SettingsError` for anything else."""
     texts = [*values]
     for text in texts:
@@ -183,7 +183,7 @@ def as_texts(values: Iterable[Any], *, what: str) -> list[str]:
 
 def as_names(names: Any, feature_dim: int) -> tuple[str, ...]:
     """One name per feature, or none at all; `SettingsError` for anything else."""
-    checked = as_texts(names, what="names of features")
+    checked = check_texts(names, what="names of features")
     if checked and (len(checked) != feature_dim or "" in checked):
         raise SettingsError(
             f"{len(checked)} names, of which {checked.count('')} are empty, for {feature_dim} "

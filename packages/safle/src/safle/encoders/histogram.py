@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle._native import Kernel
 from safle.basics.texts import name_some, require_type
-from safle.encoders.calibration import Calibration, DeclaredRange, Vector, positive
+from safle.encoders.calibration import Calibration, DeclaredRange, Vector, replace_zeros
 from safle.encoders.features import as_features
 from safle.encoders.frames import arrange_frame, frame_names
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
@@ -235,7 +235,7 @@ class Histogram(Calibration):
         share = self.counts / self.sample_count
         mean = (share * centres).sum(axis=1)
         variance = (share * (centres - mean[:, None]) ** 2).sum(axis=1)
-        return mean, positive(np.sqrt(variance))
+        return mean, replace_zeros(np.sqrt(variance))
 
     def coarse(self) -> NDArray[np.int64]:
         """Features, ascending, all of whose samples fall into one or two bins.

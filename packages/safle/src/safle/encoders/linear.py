@@ -24,7 +24,7 @@ from safle._native import Kernel
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import DENSE_LIMIT, NO_COLUMNS, WIDEST, Codes, Layout
+from safle.encoders.codes import DENSE_LIMIT, INT16_LIMITS, NO_COLUMNS, Codes, Layout
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.registry import Settings, annotate
 from safle.errors import SettingsError
@@ -127,7 +127,7 @@ class LinearEncoder(Encoder):
 
     @cached_property
     def layout(self) -> Layout:
-        limits = (WIDEST,) * self.feature_dim + ((self.scale, self.scale),)
+        limits = (INT16_LIMITS,) * self.feature_dim + ((self.scale, self.scale),)
         norms = ((0, self.feature_dim, self.longest),) if self.longest and self.feature_dim else ()
         by_class = (0, len(limits)) if self.settings.by_class else NO_COLUMNS
         return Layout((), (self.scale,) * len(limits), limits, norms, by_class)

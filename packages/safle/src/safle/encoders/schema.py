@@ -23,7 +23,7 @@ from safle.basics.settings import as_settings
 from safle.encoders.calibration import Calibration, DeclaredRange, Vector
 from safle.encoders.cells import MISSING
 from safle.encoders.codes import MAX_TABLE_SIZE
-from safle.encoders.features import ClassName, as_class_names, as_names, as_texts
+from safle.encoders.features import ClassName, as_class_names, as_names, check_texts
 from safle.encoders.outside import Ranges
 from safle.errors import SettingsError
 
@@ -53,10 +53,10 @@ class Column:
     """Whether other levels are expected, each too rare to be named."""
 
     def __post_init__(self) -> None:
-        levels = as_texts(self.levels, what=f"column {self.name!r}: levels")
+        levels = check_texts(self.levels, what=f"column {self.name!r}: levels")
         if len(levels) > MOST_LEVELS:
             raise SettingsError(f"column {self.name!r} has more than {MOST_LEVELS} levels")
-        as_texts([self.unit], what=f"column {self.name!r}: unit")
+        check_texts([self.unit], what=f"column {self.name!r}: unit")
         if {type(self.optional), type(self.others)} != {bool}:
             raise SettingsError(
                 f"column {self.name!r}: optional or others is neither true nor false"
@@ -131,10 +131,10 @@ class Schema(Calibration):
         object.__setattr__(self, "feature_dim", len(columns))
         object.__setattr__(self, "ranges", _ranges(columns))
         object.__setattr__(self, "schema", self)
-        as_texts(self.missing, what="missing")
-        as_texts([self.label_column], what="label_column")
+        check_texts(self.missing, what="missing")
+        check_texts([self.label_column], what="label_column")
         for name in ("ignore", "sparse"):
-            texts = sorted(as_texts(getattr(self, name), what=name))
+            texts = sorted(check_texts(getattr(self, name), what=name))
             object.__setattr__(self, name, tuple(texts))
         object.__setattr__(self, "classes", as_class_names(self.classes))
         others = {*self.ignore, *self.sparse, self.label_column}

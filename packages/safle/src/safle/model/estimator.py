@@ -147,7 +147,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         predicts, save its `model_`.
         """
         require_type("encoder", encoder, Encoder)
-        encoder.space.require(statistics.space)
+        encoder.space.check_same(statistics.space)
         estimator = cls(encoder=encoder, **params)
         estimator.n_features_in_ = encoder.feature_dim
         estimator.encoder_, estimator._declared = encoder, None

@@ -78,7 +78,7 @@ class Model:
     def __init__(self, encoder: Encoder, solution: Solution) -> None:
         require_type("encoder", encoder, Encoder)
         require_type("solution", solution, Solution, advice="what solve gives")
-        encoder.space.require(solution.space)
+        encoder.space.check_same(solution.space)
         self.encoder = encoder
         self.codes: NDArray[np.int64] = solution.codes
         self.weights: NDArray[np.float32] = on_grid(solution.weights)

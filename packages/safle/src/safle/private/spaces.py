@@ -151,7 +151,7 @@ class StatisticsSpace:
         return 1 << math.ceil(math.log2(REACH * scale * math.sqrt(self.keyholders) + 1))
 
     def entries(self, value: Statistics) -> Integers:
-        self.space.require(value.space)
+        self.space.check_same(value.space)
         _check_samples(value.sample_count, self.most_total_samples)
         if unknown := sorted({*value.class_names} - {*self.class_names}, key=str):
             raise InvariantError(f"class {unknown[0]!r} is not among those that the round declares")

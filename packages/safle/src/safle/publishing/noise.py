@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.texts import require_type
-from safle.encoders.codes import NO_COLUMNS, WIDEST, Layout
+from safle.encoders.codes import INT16_LIMITS, NO_COLUMNS, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput, MissingExtra, SafleWarning, SettingsError
 from safle.statistics import Statistics
@@ -69,7 +69,7 @@ class Sensitivity:
         for column, (scale, limits) in enumerate(bounds):
             if column in clipped or column in layout.constants:
                 continue
-            if limits == WIDEST:
+            if limits == INT16_LIMITS:
                 raise SettingsError(
                     "a sample of this encoder may be of any length, and noise that hides one "
                     "would hide everything: make an encoder with a norm clip ('safle encoder make "

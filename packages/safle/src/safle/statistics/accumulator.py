@@ -140,14 +140,14 @@ class Accumulator:
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
         require_type("contribution", other, Statistics, advice=EXACT)
-        self.space.require(other.space)
+        self.space.check_same(other.space)
         self._check_sample_count(other.sample_count)
         self._combine(other)
 
     def subtract(self, other: Statistics) -> None:
         """Take a contribution back; `InvariantError` if it cannot have been part of the sum."""
         require_type("contribution", other, Statistics, advice=EXACT)
-        self.space.require(other.space)
+        self.space.check_same(other.space)
         self._count_waiting()
         known = {*other.class_names} <= {*self._names}
         if not known or not np.isin(other.codes, self._codes).all():

@@ -165,7 +165,7 @@ def _read_weights(sheet: Sheet, name: str | None) -> NDArray[np.int64] | None:
     return values.astype(np.int64)
 
 
-def as_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
+def clean_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
     """Labels, (samples,) or (samples, 1), as int64 or str, (samples,), bytes as text."""
     array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
@@ -224,7 +224,7 @@ def read_label_file(path: Path) -> NDArray[Any]:
     """Labels from a .npy array or from a .txt or .csv file with one label a line."""
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        return as_labels(read_npy(path), where=str(path))
+        return clean_labels(read_npy(path), where=str(path))
     if suffix not in (".txt", ".csv"):
         raise TableError(
             f"{path}: labels in a {suffix or 'suffixless'} file; "

@@ -19,7 +19,7 @@ from safle.encoders.frames import Sheet, frame_names, frame_sheet
 from safle.encoders.outside import allowed_outside
 from safle.encoders.schema import LABEL_COLUMN, LEAST, Column, Schema
 from safle.errors import SafleWarning, TableError
-from safle.tables.columns import as_labels, parse_labels
+from safle.tables.columns import clean_labels, parse_labels
 from safle.tables.sheets import read_sheet
 from safle.tables.table import existing_file, find_columns, find_label, require_name
 
@@ -134,7 +134,7 @@ def draft_schema(
 
 def _labels(sheet: Sheet, label: str | None, labels: ArrayLike | None) -> NDArray[Any]:
     if labels is not None:
-        return as_labels(labels, where="the array of labels")
+        return clean_labels(labels, where="the array of labels")
     cells = [] if label is None else sheet.texts(label).str.strip_chars().to_list()
     return parse_labels([*filter(None, cells)], where=sheet.where)
 

@@ -14,7 +14,7 @@ from safle.encoders.frames import frame_names, frame_sheet
 from safle.encoders.schema import Schema
 from safle.errors import TableError
 from safle.tables.arrays import read_npy_table, read_npz_table, read_safetensors_table
-from safle.tables.columns import as_labels, name_labels, read_column_table, read_label_file
+from safle.tables.columns import clean_labels, name_labels, read_column_table, read_label_file
 from safle.tables.sheets import read_sheet
 from safle.tables.table import Selection, Table, check_features, existing_file
 
@@ -156,7 +156,7 @@ _READERS: dict[str, Callable[[Path, Selection], Table]] = {
 
 
 def _check_labels(given: ArrayLike, table: Table, *, where: str) -> NDArray[Any]:
-    labels = as_labels(given, where=f"{where}: the array of labels")
+    labels = clean_labels(given, where=f"{where}: the array of labels")
     rows = len(table)
     if len(labels) != rows:
         hint = "; is its first line a header?" if len(labels) == rows + 1 else ""

@@ -214,7 +214,7 @@ def check_space(header: SpaceHeader, space: CodeSpace | None, limit: int) -> Cod
         # Compare layouts as texts, before we build one whose size the file decides: in Python,
         # true equals 1, and one contribution would have two digests.
         same_layout = _text_of(space.layout) == container.canonical(header.layout)
-        space.require_encoder(header.fingerprint, same_layout=same_layout)
+        space.check_same_encoder(header.fingerprint, same_layout=same_layout)
     most = min(limit // LAYOUT_BYTES, MAX_EXPERTS)
     layout = space.layout if space else Layout.from_json(header.layout, most=most)
     if _text_of(layout) != container.canonical(header.layout):
