@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,8 +33,6 @@ class Calibration(ABC):
     """Lowest and highest expected values of features with names, if declared."""
     classes: tuple[ClassName, ...] = ()
     """The only labels that are allowed; empty if all are."""
-    schema: Any = None
-    """The calibration itself if it is a `safle.encoders.schema.Schema`, else None."""
 
     @abstractmethod
     def thresholds(self, count: int) -> Vector:

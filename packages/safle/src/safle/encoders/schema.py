@@ -130,7 +130,6 @@ class Schema(Calibration):
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "feature_dim", len(columns))
         object.__setattr__(self, "ranges", _ranges(columns))
-        object.__setattr__(self, "schema", self)
         check_texts(self.missing, what="missing")
         check_texts([self.label_column], what="label_column")
         for name in ("ignore", "sparse"):
@@ -178,10 +177,11 @@ class Schema(Calibration):
         described = content.get("columns") if isinstance(content, dict) else None
         if not isinstance(described, dict) or {*map(type, described.values())} - {dict}:
             raise SettingsError("not a schema; expected [columns.NAME] for each of its columns")
-        columns = [{**table, "name": name} for name, table in described.items()]
-        for column in columns:
-            # Each column is checked first, so that an error names it.
-            as_settings(Column, column, where=f"column {column['name']!r}: ")
+        # Each column is checked on its own, so that an error names it.
+        columns = [
+            as_settings(Column, {**table, "name": name}, where=f"column {name!r}: ")
+            for name, table in described.items()
+        ]
         return as_settings(Schema, {**content, "columns": columns})
 
     def save(self, path: str | os.PathLike[str]) -> None:

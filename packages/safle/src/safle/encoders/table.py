@@ -62,11 +62,10 @@ class TableSettings(RandomFeatureSettings, frozen=True):
     by_class: ByClass | None = False
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
-        schema: Schema | None = calibration.schema
         inputs = calibration.feature_dim
-        if schema is not None:
+        if isinstance(calibration, Schema):
             # A category has an input for each of its levels.
-            inputs = sum(len(column.levels) or 1 for column in schema.columns)
+            inputs = sum(len(column.levels) or 1 for column in calibration.columns)
         units, terms = min(UNITS_PER_INPUT * inputs, MOST_UNITS), min(TERMS, inputs)
         return msgspec.structs.replace(self, units=self.units or units, terms=self.terms or terms)
 
@@ -122,11 +121,13 @@ class TableEncoder(Encoder):
 
     @classmethod
     def measure(cls, calibration: Calibration, settings: TableSettings) -> dict[str, Any]:
-        schema: Schema | None = calibration.schema
-        numbers = calibration if schema is None else schema.numbers
-        if numbers is None:
-            return {"mean": np.empty(0), "deviation": np.empty(0), "schema": schema}
-        return LinearEncoder.measure(numbers, settings) | {"schema": schema}
+        if not isinstance(calibration, Schema):
+            return LinearEncoder.measure(calibration, settings)
+        numbers = calibration.numbers
+        moments: dict[str, Any] = {"mean": np.empty(0), "deviation": np.empty(0)}
+        if numbers is not None:
+            moments = LinearEncoder.measure(numbers, settings)
+        return moments | {"schema": calibration}
 
     @cached_property
     def _level_counts(self) -> NDArray[np.int64]:
