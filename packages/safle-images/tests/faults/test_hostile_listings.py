@@ -22,7 +22,7 @@ def refuses(path, match, **options):
     [
         ("", "is empty"),
         ("path,label\n", "no rows"),
-        ("a,b\n1,2\n", "has the columns a, b; expected.*--image-column"),
+        ("a,b\n1,2\n", "has the columns 'a', 'b'; expected.*--image-column"),
         ("path,label\n1.png\n", "row 1 has no label"),
         ("path,label\n1.png,cat,dog\n", "rows of as many cells"),
         ("path,label\n1.png,\n", "row 1 has no label"),
@@ -47,7 +47,7 @@ def test_a_broken_csv(tmp_path, text, match):
 
 def test_columns_that_are_not_there(tmp_path):
     (tmp_path / "l.csv").write_text("path,label\n1.png,cat\n")
-    refuses(tmp_path / "l.csv", "no column 'breed' but label", label_column="breed")
+    refuses(tmp_path / "l.csv", "no column 'breed' but 'label'", label_column="breed")
     refuses(tmp_path / "l.csv", "expected.*in photo", image_column="photo")
 
 
@@ -56,7 +56,7 @@ def test_folders_without_classes_or_images(tmp_path):
     (tmp_path / "a" / "cat").mkdir(parents=True)
     refuses(tmp_path / "a", "no files; expected images in class folders")
     (tmp_path / "a" / "cat" / "1.heic").write_bytes(b"x")
-    refuses(tmp_path / "a", "1 file ending in .heic; expected images")
+    refuses(tmp_path / "a", "1 file ending in '.heic'; expected images")
     write_folder(tmp_path / "a", {"dog/1.png": b"x"})
     # A class that this client has no image of is no mistake.
     assert [record.label for record in open_images(tmp_path / "a").records()] == ["dog"]
@@ -77,13 +77,13 @@ def test_parquet_without_images(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "p.parquet"
     pq.write_table(pa.table({"x": [1.0], "label": [1]}), path)
-    refuses(path, "has the columns x, label; expected encoded images")
+    refuses(path, "has the columns 'x', 'label'; expected encoded images")
     pq.write_table(pa.table({"image": [b"x"], "label": [1.5]}), path)
     refuses(path, "column 'label' holds float64; expected labels")
     pq.write_table(pa.table({"image": [[1, 2]]}), path)
     refuses(path, "expected encoded images")
     pq.write_table(pa.table({"image": [b"x"], "breed": ["cat"]}), path)
-    refuses(path, "no column 'label' but breed; name the column of labels with --label-column")
+    refuses(path, "no column 'label' but 'breed'; name the column of labels with --label-column")
     assert next(open_images(path, label_column="").records()).label is None
     table = pa.table({"image": [b"x"], "label": [3]})
     named = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["a"]}}

@@ -164,11 +164,11 @@ def test_a_source_opened_again_is_the_same(made):
 
 
 def test_several_splits_have_to_be_chosen_from(made):
-    with pytest.raises(ImageError, match="has the splits test, train") as caught:
+    with pytest.raises(ImageError, match="has the splits 'test', 'train'") as caught:
         open_images(made)
     assert str(made).removeprefix("hf:") in str(caught.value)
     assert "--split" in str(caught.value)
-    with pytest.raises(ImageError, match="no split 'dress'; it has test, train"):
+    with pytest.raises(ImageError, match="no split 'dress'; it has 'test', 'train'"):
         open_images(made, split="dress")
 
 

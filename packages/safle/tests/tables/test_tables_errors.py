@@ -117,8 +117,8 @@ def test_several_splits_must_be_chosen_from(tmp_path):
     save_file(arrays, tmp_path / "t.safetensors")
 
     for path in (tmp_path / "t.npz", tmp_path / "t.safetensors"):
-        refuses(path, r"has the splits test, train; say which with --split NAME")
-        refuses(path, "no split 'val'; it has test, train", split="val")
+        refuses(path, r"has the splits 'test', 'train'; say which with --split NAME")
+        refuses(path, "no split 'val'; it has 'test', 'train'", split="val")
         refuses(path, "both given", split="test", features_key="train_features")
         assert open_table(path, split="test").labels is None
 
@@ -129,9 +129,9 @@ def test_wrong_keys_list_what_there_is(tmp_path):
     save_file(arrays, tmp_path / "t.safetensors")
 
     for path in (tmp_path / "t.npz", tmp_path / "t.safetensors"):
-        refuses(path, "has embedding, target; expected 'features'.*--features-key KEY")
-        refuses(path, "no splits, only embedding, target", split="train")
-        refuses(path, "no array 'x'; it has embedding, target", features_key="x")
+        refuses(path, "has 'embedding', 'target'; expected 'features'.*--features-key KEY")
+        refuses(path, "no splits, only 'embedding', 'target'", split="train")
+        refuses(path, "no array 'x'; it has 'embedding', 'target'", features_key="x")
         refuses(path, "no array 'y'; it has", features_key="embedding", labels_key="y")
         table = open_table(path, features_key="embedding", labels_key="target")
         assert table.labels.tolist() == LABELS.tolist()
@@ -239,7 +239,7 @@ def test_label_files_that_cannot_be_used(tmp_path, content, name, found):
         ("a,label\n1,x\n2,\n", "line 3 has no label"),
         ("1.5,2.5\n3,4\n", "line 1 is all numbers; expected a header"),
         (",a\n0,1\n", r"column without a name.*index=False"),
-        ("label\n1\n", "no column but label"),
+        ("label\n1\n", "no column but 'label'"),
         ("label,a,label\n1,2,3\n", "2 columns are called 'label'"),
         ("a,b,a,label\n1,2,3,x\n", "2 columns are called 'a'"),
         ('a,b\n1,"2\n', "line 2: unexpected end of data"),
@@ -260,15 +260,15 @@ def test_csv_that_cannot_be_used(tmp_path, content, found):
     ("columns", "options", "found"),
     [
         ({"a": [1.0, None]}, {}, "row 1, column 'a' has no value"),
-        ({"a": ["x"]}, {}, "has a; expected numeric columns"),
+        ({"a": ["x"]}, {}, "has 'a'; expected numeric columns"),
         ({"features": [[1.0, 2.0], [3.0]]}, {}, "row 1, column 'features' has 1 values"),
         ({"features": [[1.0, 2.0], [3.0, None]]}, {}, "row 1, column 'features' has no value"),
         ({"features": [[1.0], None]}, {}, "row 1, column 'features' has no value"),
         ({"features": [None, [1.0]]}, {}, "no first row"),
         ({"a": [1.0], "label": [None]}, {}, "row 0 has no label"),
         ({"a": [1.0], "label": [0.5]}, {}, "label at sample 0 is no whole number"),
-        ({"a": [1.0]}, {"label_column": "b"}, "no column 'b'; it has a"),
-        ({"a": [1.0]}, {"features_key": "b"}, "no column 'b' of lists.*only a"),
+        ({"a": [1.0]}, {"label_column": "b"}, "no column 'b'; it has 'a'"),
+        ({"a": [1.0]}, {"features_key": "b"}, "no column 'b' of lists.*only 'a'"),
     ],
 )
 def test_parquet_that_cannot_be_used(tmp_path, columns, options, found):

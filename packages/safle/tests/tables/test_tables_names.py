@@ -174,7 +174,7 @@ def test_names_that_are_none_are_refused(names):
 
 def test_a_column_that_names_samples_must_be_there(tmp_path):
     table = write(tmp_path / "a.csv", NAMES)
-    with pytest.raises(TableError, match="no column 'patient'; it has dose"):
+    with pytest.raises(TableError, match="no column 'patient'; it has 'dose'"):
         open_table(table, id_column="patient")
 
 

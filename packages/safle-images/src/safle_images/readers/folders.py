@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from safle.basics import name_some
 from safle.errors import ImageError, TableError
-from safle.tables import listed, parse_labels
+from safle.tables import parse_labels
 from safle_images.readers.files import SUFFIXES, Files, Member, is_image, path_inside, plain_name
 from safle_images.readers.hub import open_dataset
 from safle_images.readers.sources import ImageSource, Label, Selection, counted
@@ -42,11 +43,11 @@ def open_folders(path: Path, selection: Selection) -> ImageSource:
     selection.refuse(path, "files of images", "image_column")
     if not members:
         suffixes = Counter(PurePosixPath(member.name).suffix or "none" for member in files.members)
-        common = listed(name for name, _ in suffixes.most_common(5))
+        common = name_some(name for name, _ in suffixes.most_common(5))
         found = f"{counted(len(files.members), 'file')} ending in {common}"
         raise ImageError(
             f"{path}: {found if files.members else 'no files'}; expected images in class folders "
-            f"({listed(sorted(SUFFIXES))}) or .parquet files"
+            f"({', '.join(sorted(SUFFIXES))}) or .parquet files"
         )
     arrangement = arrange([member.name for member in members])
     split = selection.choose_split(path, (arrangement.split(m.name) for m in members))
@@ -190,8 +191,8 @@ def _image_column(path: Path, header: list[str], name: str | None) -> str:
     found = next((name for name in names if name in header), None)
     if found is None:
         raise ImageError(
-            f"{path}: has the columns {listed(header)}; expected a header with the images' paths "
-            f"in {listed(names)}: name the column with --image-column NAME "
+            f"{path}: has the columns {name_some(header)}; expected a header with the images' "
+            f"paths in {name_some(names)}: name the column with --image-column NAME "
             "(image_column= in Python)"
         )
     return found

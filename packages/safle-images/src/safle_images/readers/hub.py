@@ -15,9 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safle.basics import reason_of
+from safle.basics import name_some, reason_of
 from safle.errors import ImageError
-from safle.tables import listed
 from safle_images.readers.files import path_inside
 from safle_images.readers.sources import ImageSource, Label, Selection, Unreadable
 
@@ -176,8 +175,8 @@ def _image_column(where: str, features: Any, selection: Selection) -> str:
     kind = _kind(feature["bytes"] if isinstance(feature, dict) and "bytes" in feature else feature)
     if image is None or kind not in ("Image", "binary", "large_binary", "string"):
         raise ImageError(
-            f"{where}: has the columns {listed(features)}; expected encoded images, their bytes "
-            f"or paths, in {listed(dict.fromkeys(candidates))}: name the column with "
+            f"{where}: has the columns {name_some(features)}; expected encoded images, their bytes "
+            f"or paths, in {name_some(dict.fromkeys(candidates))}: name the column with "
             "--image-column NAME (image_column= in Python)"
         )
     return image

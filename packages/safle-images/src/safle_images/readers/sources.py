@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics import name_some
 from safle.errors import ImageError
-from safle.tables import choose_split, listed
+from safle.tables import choose_split
 
 Label = str | int | None
 """A class, or None where the source does not know it."""
@@ -148,7 +149,7 @@ class Selection:
         if name == LABEL_COLUMN and len(likely) == 1:
             return likely[0]
         raise ImageError(
-            f"{where}: no column {name!r} but {listed(likely or columns)}; name the column of "
+            f"{where}: no column {name!r} but {name_some(likely or columns)}; name the column of "
             "labels with --label-column NAME (label_column= in Python); NAME is empty if there are "
             "no labels"
         )

@@ -38,7 +38,7 @@ def reason_of(error: BaseException) -> str:
     return " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
 
 
-def name_some(names: Iterable[object], most: int = 8) -> str:
+def name_some(names: Iterable[object], most: int = 20) -> str:
     """The first ``most`` names, and how many more there are."""
     listed = [*names]
     more = f" and {len(listed) - most} more" if len(listed) > most else ""

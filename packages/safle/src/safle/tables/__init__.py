@@ -32,6 +32,5 @@ if TYPE_CHECKING:
     from safle.tables.table import Table as Table
     from safle.tables.table import choose_split as choose_split
     from safle.tables.table import existing_file as existing_file
-    from safle.tables.table import listed as listed
 
 front_door(__name__)

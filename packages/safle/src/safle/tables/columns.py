@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safle.basics.texts import name_some
 from safle.encoders import features
 from safle.encoders.cells import NotANumber, as_texts, read_series
 from safle.encoders.features import MOST_WEIGHT, are_weights, find_places
 from safle.encoders.frames import Sheet
 from safle.errors import InvalidInput, TableError
 from safle.tables.arrays import read_npy
-from safle.tables.table import Selection, Table, listed
+from safle.tables.table import Selection, Table
 
 if TYPE_CHECKING:
     from polars import Series
@@ -78,14 +79,14 @@ def _feature_columns(sheet: Sheet, names: list[str]) -> list[str]:
     if sheet.is_text:
         if not names:
             raise TableError(
-                f"{sheet.where}: has no column but {listed(sheet.names)}; expected features too"
+                f"{sheet.where}: has no column but {name_some(sheet.names)}; expected features too"
             )
         return names
     numeric = selectors.float() | selectors.integer() | selectors.boolean()
     chosen = sheet.frame.select(names).select(numeric).columns
     if not chosen:
         raise TableError(
-            f"{sheet.where}: has {listed(sheet.names)}; expected numeric columns or a column "
+            f"{sheet.where}: has {name_some(sheet.names)}; expected numeric columns or a column "
             "'features' of lists: name another with --features-key KEY (features_key= in Python)"
         )
     return chosen
@@ -99,7 +100,7 @@ def _read_lists(sheet: Sheet, key: str | None) -> NDArray[Any] | None:
     if key is not None and key not in list_columns:
         raise TableError(
             f"{sheet.where}: no column {key!r} of lists of numbers; it has "
-            f"{listed(list_columns) or 'none, only ' + listed(sheet.names)}"
+            f"{name_some(list_columns) or 'none, only ' + name_some(sheet.names)}"
         )
     name = key or "features"
     if name not in list_columns:

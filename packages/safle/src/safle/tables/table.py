@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.texts import split_names
+from safle.basics.texts import name_some, split_names
 from safle.encoders.features import match_columns
 from safle.encoders.schema import LABEL_COLUMN, Schema
 from safle.errors import InvalidInput, SafleError, SafleWarning, TableError
@@ -180,11 +180,11 @@ class Selection:
         if self.split is None and "features" in present:
             return "features"
         splits = [key.removesuffix("_features") for key in present if key.endswith("_features")]
-        instead = "no splits, only " + (listed(present) or "nothing")
+        instead = "no splits, only " + (name_some(present) or "nothing")
         split = choose_split(path, self.split, splits, TableError, instead)
         if split is None:
             raise TableError(
-                f"{path}: has {listed(present) or 'no arrays'}; expected 'features' or "
+                f"{path}: has {name_some(present) or 'no arrays'}; expected 'features' or "
                 "'<split>_features': name the array with --features-key KEY "
                 "(features_key= in Python)"
             )
@@ -206,7 +206,7 @@ class Selection:
 def require_name(where: object, name: str, present: list[str], what: str = "column") -> str:
     """``name``; `TableError` unless it is ``present``."""
     if name not in present:
-        raise TableError(f"{where}: no {what} {name!r}; it has {listed(present) or 'none'}")
+        raise TableError(f"{where}: no {what} {name!r}; it has {name_some(present) or 'none'}")
     return name
 
 
@@ -266,19 +266,9 @@ def choose_split(
     names = sorted({name for name in available if name is not None})
     if wanted is None and len(names) > 1:
         raise error(
-            f"{where}: has the splits {listed(names)}; say which with --split NAME "
+            f"{where}: has the splits {name_some(names)}; say which with --split NAME "
             "(split= in Python)"
         )
     if wanted is not None and wanted not in names:
-        raise error(f"{where}: no split {wanted!r}; it has {listed(names) or instead}")
+        raise error(f"{where}: no split {wanted!r}; it has {name_some(names) or instead}")
     return wanted if wanted is not None else next(iter(names), None)
-
-
-def listed(names: Iterable[str], most: int = 20) -> str:
-    """Names separated by commas, the first ``most`` of them.
-
-    >>> listed("abc", most=2)
-    'a, b, ...'
-    """
-    texts = list(names)
-    return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "")
