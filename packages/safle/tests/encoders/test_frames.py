@@ -122,6 +122,15 @@ def test_a_frame_that_does_not_suit_the_schema_says_where(tmp_path):
         assert np.isnan(encoder.check(polars.DataFrame({"age": [1, 2]}))[:, 1]).all()
 
 
+@pytest.mark.parametrize("option", [{"ignore": ["dose"]}, {"id_column": "dose"}], ids=str)
+def test_an_optional_column_that_the_caller_takes_away_is_missing(option):
+    schema = Schema((Column("age", 0, 90), Column("dose", 0, 9, optional=True)))
+    frame = polars.DataFrame({"age": [1, 2], "dose": [3, 4]})
+    with pytest.warns(SafleWarning, match="no column dose: all values are taken for missing"):
+        table = open_table(frame, schema=schema, **option)
+    assert np.isnan(table.features[:, 1]).all()
+
+
 COLUMNS = {
     "age": [61, "", 43, 57, 35, 70],
     "stage": [1, 2, "", 2, 1, 3],

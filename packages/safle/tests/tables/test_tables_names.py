@@ -109,7 +109,7 @@ def test_what_is_ignored_may_have_a_comma_in_its_name_and_should_be_there(safle,
 def test_a_table_made_by_hand_has_every_name_once():
     table = Table(ROWS, LABELS, names=("age", "dose", "age"))
     with pytest.raises(TableError, match="twice: age"):
-        table.arranged(["dose", "age"], where="here")
+        table.arrange(["dose", "age"], where="here")
 
 
 def test_missing_and_unknown_columns_are_all_listed(safle, tmp_path, encoder_path):
@@ -145,7 +145,7 @@ def test_parquet_columns_have_names_too(tmp_path):
     assert table.names == NAMES
     assert table.ids is not None
     assert table.ids.tolist() == [str(number) for number in range(40)]
-    turned = table.arranged(("pulse", "dose", "age"), where="a.parquet")
+    turned = table.arrange(("pulse", "dose", "age"), where="a.parquet")
     assert np.array_equal(np.asarray(turned.features), ROWS[:, [2, 0, 1]])
     (whole,) = [block for block, _ in turned.batches(64)]
     assert np.array_equal(whole, ROWS[:, [2, 0, 1]])

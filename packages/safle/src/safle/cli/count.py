@@ -136,7 +136,7 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
         raise click.UsageError("give --low and --high, or --schema FILE")
     table = open_table(features, **opt.selected(options))
     # Every client counts the columns in the same order, whatever the order of its file.
-    table = table.arranged(declared["names"] or sorted(table.names), where=str(features))
+    table = table.arrange(declared["names"] or sorted(table.names), where=str(features))
     grid = Grid(feature_dim=table.feature_dim, **declared | {"names": table.names})
     # A client without samples has a histogram too.
     counted = Histogram.of([], grid)

@@ -228,7 +228,7 @@ def _read_calibration(options: dict[str, Any]) -> Calibration:
     if options["histogram"] is not None:
         return read_histogram(options["histogram"])
     table = open_table(options["sample"], **opt.selected(options))
-    table = table.arranged(sorted(table.names), where=str(options["sample"]))
+    table = table.arrange(sorted(table.names), where=str(options["sample"]))
     return PublicSample(np.asarray(table.features), names=table.names)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.cells import NotANumber, as_texts, read_series, with_points
-from safle.encoders.features import find_places, match_columns
+from safle.encoders.features import IGNORE_ADVICE, find_places, match_columns
 from safle.errors import SafleWarning, TableError
 
 if TYPE_CHECKING:
@@ -84,11 +84,25 @@ class Sheet:
             return self.frame[name].to_numpy()
         return self._read(name)
 
-    def by_schema(self, schema: Schema) -> NDArray[np.float64]:
-        """The columns that a schema declares, float64, (rows, feature_dim); NaN for gaps."""
+    def read_by_schema(
+        self, schema: Schema, found: Sequence[str], advice: str = IGNORE_ADVICE
+    ) -> NDArray[np.float64]:
+        """The columns that a schema declares, float64, (rows, feature_dim); NaN for gaps.
+
+        `TableError` unless ``found`` are the columns of the schema; some are optional.
+        """
+        absent = [c.name for c in schema.columns if c.optional and c.name not in found]
+        expected = [name for name in schema.names if name not in absent]
+        find_places(expected, found, where=self.where, advice=advice)
+        if absent:
+            warnings.warn(
+                f"{self.where}: no column {', '.join(absent)}: all values are taken for missing",
+                SafleWarning,
+                stacklevel=4,
+            )
         matrix = np.full((len(self), schema.feature_dim), np.nan)
         for place, column in enumerate(schema.columns):
-            if column.name in self.names:
+            if column.name not in absent:
                 matrix[:, place] = self._read(column.name, column, schema.missing)
         return matrix
 
@@ -101,18 +115,6 @@ class Sheet:
             self.refuse(
                 error.row,
                 f", column {name!r} is no number; expected one{error.advice}: {self.advice}",
-            )
-
-    def require(self, schema: Schema, found: Sequence[str], **advice: str) -> None:
-        """`TableError` unless ``found`` are the columns of a schema; some are optional."""
-        absent = [c.name for c in schema.columns if c.optional and c.name not in found]
-        expected = [name for name in schema.names if name not in absent]
-        find_places(expected, found, where=self.where, **advice)
-        if absent:
-            warnings.warn(
-                f"{self.where}: no column {', '.join(absent)}: all values are taken for missing",
-                SafleWarning,
-                stacklevel=4,
             )
 
 
@@ -155,10 +157,8 @@ def arrange_frame(features: Any, names: Sequence[str], schema: Schema | None = N
     sheet = frame_sheet(features)
     if schema is not None:
         others = {*schema.ignore, *schema.sparse, schema.label_column}
-        sheet.require(
-            schema, [name for name in sheet.names if name not in others], advice=DROP_ADVICE
-        )
-        return sheet.by_schema(schema)
+        found = [name for name in sheet.names if name not in others]
+        return sheet.read_by_schema(schema, found, DROP_ADVICE)
     match_columns(names, sheet.names, where=sheet.where, advice=DROP_ADVICE)
     return np.stack([sheet.numbers(name) for name in names or sheet.names], axis=1)
 

@@ -35,9 +35,8 @@ def read_column_table(sheet: Sheet, selection: Selection) -> Table:
     schema = selection.schema
     matrix: NDArray[Any] | None
     if schema is not None:
-        sheet.require(schema, names)
+        matrix = sheet.read_by_schema(schema, names)
         names = [*schema.names]
-        matrix = sheet.by_schema(schema)
     elif (matrix := _read_lists(sheet, selection.features_key)) is not None:
         names = []
     else:

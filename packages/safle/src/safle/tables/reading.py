@@ -123,7 +123,7 @@ def open_matching(
             "--labels-key or --label-column"
         )
     check_source(encoder.source, table.source, where=str(path), trusted=trusted)
-    return table.arranged(encoder.feature_names, where=str(path))
+    return table.arrange(encoder.feature_names, where=str(path))
 
 
 def _read_file(path: str | os.PathLike[str], selection: Selection) -> Table:

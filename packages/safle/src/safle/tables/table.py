@@ -67,7 +67,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.features)
 
-    def arranged(self, names: Sequence[str], *, where: str) -> Self:
+    def arrange(self, names: Sequence[str], *, where: str) -> Self:
         """The same samples, with the features ``names`` in that order.
 
         If the table has no names, or ``names`` is empty, columns stay as they are, with a
