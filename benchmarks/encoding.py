@@ -112,7 +112,7 @@ def dense(features: Floats, encoder: RandomFeatureEncoder, signs: Floats) -> NDA
     codes = (sums + ((1 << units.shift) >> 1)) >> units.shift
     whole = np.full((len(features), encoder.layout.dense_dim), encoder.scale, np.int16)
     whole[:, : encoder.feature_dim] = fixed
-    whole[:, encoder.feature_dim + 1 :] = np.clip(codes, 0, units.largest)
+    whole[:, encoder.feature_dim + 1 :] = np.clip(codes, 0, units.largest_code)
     return whole
 
 

@@ -38,7 +38,7 @@ def test_the_kernel_is_the_formula(seed, clip, bits):
     encoder = LinearEncoder(np.zeros(9), np.ones(9), fraction_bits=bits, norm_clip=clip)
     dense = encoder.encode(features).dense[:, :-1].astype(np.int64)
     assert dense.tolist() == [fixed_point_of(encoder, row) for row in features]
-    assert ((dense**2).sum(axis=1) <= encoder.longest**2).all()
+    assert ((dense**2).sum(axis=1) <= encoder.norm_limit**2).all()
 
 
 def test_the_clip_is_part_of_the_encoder_and_of_its_layout():

@@ -55,7 +55,7 @@ def test_a_grid_for_each_feature_counts_each_as_if_it_were_alone(case):
     for method in (lambda found: found.thresholds(3), lambda found: np.array(found.moments())):
         assert np.array_equal(method(whole), np.concatenate([*map(method, alone)], axis=1))
     assert decode_histogram(encode_histogram(whole)) == whole
-    assert whole.coarse().tolist() == [
+    assert whole.find_coarse().tolist() == [
         at for at, each in enumerate(alone) if np.count_nonzero(each.counts) <= 2
     ]
 

@@ -195,7 +195,7 @@ def show_schema(session: Session, path: Path, schema: Schema, gaps: dict[str, in
 
 def warn_of_coarse(session: Session, histogram: Histogram) -> None:
     """Warn of features whose values fall into one or two bins."""
-    places = histogram.coarse()
+    places = histogram.find_coarse()
     if not len(places):
         return
     names = histogram.names or [f"number {index}" for index in range(histogram.feature_dim)]

@@ -22,7 +22,7 @@ MISSING = ("", "NA", "N/A", "NaN", "null", "?")
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _WITH_UNIT = re.compile(rf"({_NUMBER})\s*([^\W\d_%][^\d]*|%|°\w*)")
 _AFTER = r"(\d+(?:[eE][+-]?\d+)?(?:\s*[^\W\d_]\D*)?\s*)$"
-COMMA, POINT = rf"^(\s*[+-]?\d+),{_AFTER}", rf"^(\s*[+-]?\d+)\.{_AFTER}"
+DECIMAL_COMMA, DECIMAL_POINT = rf"^(\s*[+-]?\d+),{_AFTER}", rf"^(\s*[+-]?\d+)\.{_AFTER}"
 """Numbers with a fraction, and maybe a unit, after a comma or a point."""
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})")
@@ -73,7 +73,7 @@ def read_series(
     if cells.dtype.is_numeric() or (column is None and str(cells.dtype) == "Boolean"):
         return _places_of(np.array(cells.cast(float).to_numpy(), np.float64), levels)
     stripped = as_texts(cells).str.strip_chars()
-    gaps = stripped.str.to_lowercase().is_in([*marks(missing)]).to_numpy()
+    gaps = find_gaps(stripped, missing).to_numpy()
     if not levels:
         return _numbers(stripped, gaps, "" if column is None else column.unit)
     places = {level: float(place) for place, level in enumerate(levels)}
@@ -119,9 +119,9 @@ def _read_number(text: str, unit: str, row: int) -> float:
         return number
 
 
-def marks(texts: Iterable[str]) -> frozenset[str]:
-    """Texts that stand for no value, without the spaces around them, in lower case."""
-    return frozenset(text.strip().lower() for text in texts)
+def find_gaps(texts: Series, missing: Iterable[str]) -> Series:
+    """Which texts, without spaces around them, stand for no value, in any case."""
+    return texts.str.to_lowercase().is_in([mark.strip().lower() for mark in missing])
 
 
 def split_unit(text: str) -> tuple[float, str]:
@@ -134,9 +134,9 @@ def split_unit(text: str) -> tuple[float, str]:
     return (float(found[1]), found[2].strip()) if found else (0.0, "")
 
 
-def with_points(texts: Series) -> Series:
+def replace_commas(texts: Series) -> Series:
     """Numbers with a point instead of a decimal comma; any other text as it is."""
-    return texts.str.replace(COMMA, "${1}.${2}")
+    return texts.str.replace(DECIMAL_COMMA, "${1}.${2}")
 
 
 def is_date(text: str) -> bool:
@@ -156,7 +156,7 @@ def is_number(text: str) -> bool:
 def advise(text: str) -> str:
     """What a cell that is no number may be, and what to do about it; may be empty."""
     cell = text.strip()
-    if cell.lower() in marks(MISSING):
+    if cell.lower() in {mark.lower() for mark in MISSING}:
         return (
             " (it says that the value is missing: fill it, drop the row, or declare the table with "
             "'safle schema', which knows gaps)"
@@ -165,7 +165,7 @@ def advise(text: str) -> str:
         return " (it looks like a date: turn it into an age or a number of days, or leave it out)"
     if _THOUSANDS.fullmatch(cell):
         return " (a decimal comma or a thousands separator: write 1.320 or 1320 for 1,320)"
-    if re.match(COMMA, cell):
+    if re.match(DECIMAL_COMMA, cell):
         return " (it looks like a decimal comma: write a point, or separate cells by semicolons)"
     if split_unit(cell)[1]:
         return " (it has a unit: take it out, or declare it with 'safle schema')"

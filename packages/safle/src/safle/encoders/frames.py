@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.cells import NotANumber, as_texts, read_series, with_points
+from safle.encoders.cells import NotANumber, as_texts, read_series, replace_commas
 from safle.encoders.features import IGNORE_ADVICE, find_places, match_columns
 from safle.errors import SafleWarning, TableError
 
@@ -65,7 +65,7 @@ class Sheet:
 
     def column(self, name: str) -> Series:
         """A column, its decimal commas replaced by points."""
-        return with_points(self.frame[name]) if self.decimal_comma else self.frame[name]
+        return replace_commas(self.frame[name]) if self.decimal_comma else self.frame[name]
 
     def texts(self, name: str) -> Series:
         """The cells of a column as text; empty where there is no value."""

@@ -237,7 +237,7 @@ class Histogram(Calibration):
         variance = (share * (centres - mean[:, None]) ** 2).sum(axis=1)
         return mean, replace_zeros(np.sqrt(variance))
 
-    def coarse(self) -> NDArray[np.int64]:
+    def find_coarse(self) -> NDArray[np.int64]:
         """Features, ascending, all of whose samples fall into one or two bins.
 
         Such a feature has one or two values, or the grid is too wide for it.

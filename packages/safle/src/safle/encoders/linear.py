@@ -23,19 +23,20 @@ from numpy.typing import NDArray
 from safle._native import Kernel
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
-from safle.encoders.calibration import Calibration
+from safle.encoders.calibration import Calibration, Vector
 from safle.encoders.codes import DENSE_LIMIT, INT16_LIMITS, NO_COLUMNS, Codes, Layout
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.registry import Settings, annotate
 from safle.errors import SettingsError
 
-Vector = NDArray[np.float64]
 QUANTILES = 255
 """How many quantiles of a feature give the moments of the transformed feature."""
-BY_CLASS = "Count the gram of the linear columns for each class, which the quadratic head needs."
-ByClass = Annotated[bool, annotate(BY_CLASS)]
-TRANSFORM = "Applied to features before they are standardised."
-Transform = Annotated[Literal["none", "square-root"], annotate(TRANSFORM)]
+BY_CLASS_HELP = (
+    "Count the gram of the linear columns for each class, which the quadratic head needs."
+)
+ByClass = Annotated[bool, annotate(BY_CLASS_HELP)]
+TRANSFORM_HELP = "Applied to features before they are standardised."
+Transform = Annotated[Literal["none", "square-root"], annotate(TRANSFORM_HELP)]
 FRACTION_BITS = annotate("Bits behind the binary point of linear codes.", minimum=0, maximum=12)
 _NORM_CLIP = annotate(
     "Length, in deviations, to which a longer sample is shortened; 0: never.",
@@ -121,14 +122,15 @@ class LinearEncoder(Encoder):
         return 1 << self.settings.fraction_bits
 
     @property
-    def longest(self) -> int:
+    def norm_limit(self) -> int:
         """Largest length of a sample's codes without the constant; 0: no limit."""
         return self.settings.norm_clip << self.settings.fraction_bits
 
     @cached_property
     def layout(self) -> Layout:
         limits = (INT16_LIMITS,) * self.feature_dim + ((self.scale, self.scale),)
-        norms = ((0, self.feature_dim, self.longest),) if self.longest and self.feature_dim else ()
+        clipped = self.norm_limit > 0 and self.feature_dim > 0
+        norms = ((0, self.feature_dim, self.norm_limit),) if clipped else ()
         by_class = (0, len(limits)) if self.settings.by_class else NO_COLUMNS
         return Layout((), (self.scale,) * len(limits), limits, norms, by_class)
 
@@ -141,7 +143,7 @@ class LinearEncoder(Encoder):
             features = ops.root(features)
         values = ops.divide(ops.subtract(features, self.mean), self.deviation)
         codes = ops.clip(ops.round(ops.multiply(values, self.scale)), -DENSE_LIMIT, DENSE_LIMIT)
-        return ops.shorten(codes, self.longest) if self.longest else codes
+        return ops.shorten(codes, self.norm_limit) if self.norm_limit else codes
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         return Expressed(dense=ops.append(self.fixed_point(ops, features), self.scale))
@@ -152,7 +154,7 @@ class LinearEncoder(Encoder):
         dense[:, self.feature_dim] = self.scale
         root = self.settings.transform == "square-root"
         moments = self.mean, self.deviation
-        fix(features, *moments, float(self.scale), int(root), self.longest, dense)
+        fix(features, *moments, float(self.scale), int(root), self.norm_limit, dense)
         return Codes(np.empty((len(features), 0), self.layout.symbol_type), dense)
 
 

@@ -28,9 +28,9 @@ from safle._native import Kernel
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EXPERTS, Codes, Layout
 from safle.encoders.linear import (
-    BY_CLASS,
+    BY_CLASS_HELP,
     FRACTION_BITS,
-    TRANSFORM,
+    TRANSFORM_HELP,
     LinearEncoder,
     LinearSettings,
     Transform,
@@ -41,7 +41,7 @@ from safle.encoders.registry import MOST_SEED, annotate
 from safle.errors import SettingsError
 
 UNITS_PER_FEATURE, MOST_UNITS = 16, 8_192
-UNITS = "Random features: columns that bend the linear model."
+UNITS_HELP = "Random features: columns that bend the linear model."
 MOST_TERMS, DEFAULT_TERMS = 256, 16
 RANGE_BITS = 2
 """The largest code stands for 2**2 deviations of a unit."""
@@ -63,7 +63,9 @@ encode_units = Kernel(
 )
 
 
-_UNITS = annotate(UNITS, minimum=1, maximum=MAX_EXPERTS, chosen="16 per feature, at most 8,192")
+_UNITS = annotate(
+    UNITS_HELP, minimum=1, maximum=MAX_EXPERTS, chosen="16 per feature, at most 8,192"
+)
 _BITS = annotate("Bits of a random feature's code.", minimum=RANGE_BITS, maximum=8)
 _TERMS = annotate(
     "Features that a unit adds.",
@@ -87,8 +89,8 @@ class RandomFeatureSettings(LinearSettings, frozen=True):
     seed: Annotated[int, _SEED] = 0
     # Two more bits changed no accuracy, and cost a tenth of the bytes.
     fraction_bits: Annotated[int, FRACTION_BITS] = 6
-    transform: Annotated[Transform, annotate(TRANSFORM, chosen=_SQUARE_ROOT_IF)] | None = None
-    by_class: Annotated[bool, annotate(BY_CLASS, chosen=_BY_CLASS_IF)] | None = None
+    transform: Annotated[Transform, annotate(TRANSFORM_HELP, chosen=_SQUARE_ROOT_IF)] | None = None
+    by_class: Annotated[bool, annotate(BY_CLASS_HELP, chosen=_BY_CLASS_IF)] | None = None
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:
         dim, by_class = calibration.feature_dim, self.by_class
@@ -145,7 +147,7 @@ class Units:
         return deviation + RANGE_BITS - self.settings.bits
 
     @property
-    def largest(self) -> int:
+    def largest_code(self) -> int:
         """The largest code of a unit."""
         return (1 << self.settings.bits) - 1
 
@@ -155,7 +157,7 @@ class Units:
         return replace(
             linear,
             dense_scales=linear.dense_scales + (scale,) * self.count,
-            dense_limits=linear.dense_limits + ((0, self.largest),) * self.count,
+            dense_limits=linear.dense_limits + ((0, self.largest_code),) * self.count,
             units=self.count,
         )
 
@@ -203,7 +205,7 @@ class Units:
         if self.has_thresholds:
             sums = ops.subtract(sums, self.thresholds.astype(np.float64))
         steps = ops.divide(sums, 1 << self.shift)
-        return ops.clip(ops.floor(ops.add(steps, 0.5)), 0, self.largest)
+        return ops.clip(ops.floor(ops.add(steps, 0.5)), 0, self.largest_code)
 
 
 class RandomFeatureEncoder(LinearEncoder):
@@ -247,7 +249,7 @@ class RandomFeatureEncoder(LinearEncoder):
         codes, units = super().encode_checked(features), self.units
         # The kernel writes units behind the linear columns: a few additions each, no product.
         encode_units(
-            codes.dense, self.feature_dim, units.count, units.rows, units.shift, units.largest
+            codes.dense, self.feature_dim, units.count, units.rows, units.shift, units.largest_code
         )
         return codes
 

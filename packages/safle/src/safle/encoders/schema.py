@@ -30,7 +30,7 @@ from safle.errors import SettingsError
 MOST_COLUMNS = 1 << 16
 MOST_LEVELS = MAX_TABLE_SIZE - 2
 LABEL_COLUMN = "label"
-LEAST = 5
+FEWEST_SAMPLES = 5
 """Fewest samples behind a drafted end of a range, level or class, by default."""
 
 
@@ -116,7 +116,7 @@ class Schema(Calibration):
     classes: tuple[ClassName, ...] = ()
     label_column: str = LABEL_COLUMN
     sparse: tuple[str, ...] = ()
-    least: int = LEAST
+    least: int = FEWEST_SAMPLES
 
     def __post_init__(self) -> None:
         if type(self.least) is not int or self.least < 1:

@@ -35,14 +35,14 @@ from safle.encoders.linear import (
     invert_transform,
 )
 from safle.encoders.operations import Expressed, Operations, T
-from safle.encoders.random_features import MOST_TERMS, UNITS, RandomFeatureSettings, Units
+from safle.encoders.random_features import MOST_TERMS, UNITS_HELP, RandomFeatureSettings, Units
 from safle.encoders.registry import annotate
 from safle.encoders.schema import Schema
 from safle.errors import SettingsError
 
 UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
 _UNITS = annotate(
-    UNITS, minimum=1, maximum=MAX_EXPERTS, chosen="64 per number or level, at most 256"
+    UNITS_HELP, minimum=1, maximum=MAX_EXPERTS, chosen="64 per number or level, at most 256"
 )
 _TERMS = annotate(
     "Numbers or levels that a unit adds.",

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.encoders.cells import MISSING, is_date, is_number, marks, split_unit
+from safle.encoders.cells import MISSING, find_gaps, is_date, is_number, split_unit
 from safle.encoders.features import ClassName
 from safle.encoders.frames import Sheet, frame_names, frame_sheet
 from safle.encoders.outside import allowed_outside
-from safle.encoders.schema import LABEL_COLUMN, LEAST, Column, Schema
+from safle.encoders.schema import FEWEST_SAMPLES, LABEL_COLUMN, Column, Schema
 from safle.errors import SafleWarning, TableError
 from safle.tables.columns import clean_labels, parse_labels
 from safle.tables.sheets import read_sheet
@@ -31,7 +31,7 @@ MOST_DISTINCT = 100
 MOST_UNITS = 4
 TOO_LITTLE = ("has a value", "hardly ever varies")
 """Why a column is no feature in one table, though it may be one in another."""
-MANY = 100
+FEWEST_IDENTIFIERS = 100
 """From this many on, whole numbers are not all different by chance."""
 FEWEST_PER_VALUE = 5
 _DAY = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
@@ -69,7 +69,7 @@ def draft_schema(
     ignore: Sequence[str] = (),
     id_column: str | None = None,
     categories: Sequence[str] = (),
-    least: int = LEAST,
+    least: int = FEWEST_SAMPLES,
 ) -> Draft:
     """Draft a schema from a .csv or .parquet table, or from a pandas, polars or pyarrow frame.
 
@@ -107,7 +107,7 @@ def draft_schema(
             left_out[name] = "holds lists"
             continue
         cells = sheet.texts(name).str.strip_chars()
-        present = cells.filter(~cells.str.to_lowercase().is_in([*marks(MISSING)]))
+        present = cells.filter(~find_gaps(cells, MISSING))
         drafted = _draft_column(name, present, category=name in levels, least=least)
         if isinstance(drafted, Column):
             found.append(drafted)
@@ -153,7 +153,7 @@ def _doubt(present: Series) -> str:
     if whole and present.str.contains(_DAY).all():
         return "holds whole numbers like 20200131; dates? Turn them into an age or a number of days"
     ascending = whole and present.cast(float).is_sorted()
-    if whole and distinct == len(present) and (ascending or distinct >= MANY):
+    if whole and distinct == len(present) and (ascending or distinct >= FEWEST_IDENTIFIERS):
         return (
             "holds whole numbers that are all different; an identifier? --id NAME or --ignore NAME"
         )

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safle.encoders.cells import COMMA, POINT, is_number
+from safle.encoders.cells import DECIMAL_COMMA, DECIMAL_POINT, is_number
 from safle.encoders.frames import Sheet
 from safle.errors import TableError
 
@@ -80,7 +80,7 @@ def _read_fast(path: Path, delimiter: str, header: list[str]) -> DataFrame | Non
 
 
 def _has_decimal_commas(sheet: Sheet) -> bool:
-    comma, point = (_first_row(sheet.frame, pattern) for pattern in (COMMA, POINT))
+    comma, point = (_first_row(sheet.frame, pattern) for pattern in (DECIMAL_COMMA, DECIMAL_POINT))
     if comma is not None and point is not None:
         lines = sheet.line_of(comma), sheet.line_of(point)
         raise TableError(
