@@ -62,9 +62,11 @@ def iterative(
     title: str,
     algorithm: Algorithm,
     defaults: Rounds,
-    grid: Mapping[str, tuple[float, ...]] | None = None,
+    grid: Mapping[str, tuple[float, ...]],
+    *,
+    tuned_like: str = "",
 ) -> Method[Rounds]:
-    """A method of rounds; without a grid for the rate it starts from FedAvg's tuned settings."""
+    """A method of rounds."""
 
     def run(task: Task, settings: Rounds) -> Result:
         course = Course(task, settings.rounds)
@@ -73,8 +75,6 @@ def iterative(
             course.advance(trainer)
         return course.result(trainer.server)
 
-    grid = grid or {}
-    tuned_like = "" if "rate" in grid else "fedavg"
     return Method(name, title, "iterative", run, defaults, grid, tuned_like=tuned_like)
 
 

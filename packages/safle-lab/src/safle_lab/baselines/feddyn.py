@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from safle_lab.baselines.fedavg import Rounds, iterative
 from safle_lab.baselines.heads import torch
-from safle_lab.baselines.training import Algorithm, Integers, Pull, Round, mean_head
+from safle_lab.baselines.training import FEW_RATES, Algorithm, Integers, Pull, Round, mean_head
 
 
 class Settings(Rounds, frozen=True):
@@ -73,4 +73,6 @@ def corrected_average(done: Round, settings: Settings, drift: Drift) -> list[tor
 
 
 ALGORITHM = Algorithm(pull=dynamic_pull, remember=remember_drift, aggregate=corrected_average)
-METHOD = iterative("feddyn", "FedDyn", ALGORITHM, Settings(), {"alpha": (0.003, 0.01, 0.03, 0.1)})
+GRID = {"alpha": (0.01, 0.03, 0.1), "rate": FEW_RATES}
+"""The alphas are those of the paper and of FedNTD's protocol."""
+METHOD = iterative("feddyn", "FedDyn", ALGORITHM, Settings(), GRID, tuned_like="fedavg")

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from safle_lab.baselines.base import Count, Features, Method, Positive, Result, Task, message
 from safle_lab.baselines.fednoro import class_sums
 from safle_lab.baselines.heads import HeadModel, forward, head_message, head_of, initial, torch
-from safle_lab.baselines.training import RATES, LocalTraining, Round, Trainer
+from safle_lab.baselines.training import FEW_RATES, LocalTraining, Round, Trainer
 
 
 class Settings(LocalTraining, frozen=True):
@@ -97,5 +97,5 @@ def run(task: Task, settings: Settings) -> Result:
     return Result(HeadModel(head), down, bytes_up=len(up), bytes_down=len(down))
 
 
-GRID = {"rate": RATES, "distilling_rate": (0.001, 0.003, 0.01, 0.03)}
+GRID = {"rate": FEW_RATES, "distilling_rate": (0.001, 0.003, 0.01)}
 METHOD = Method("fedkd", "FedKD", "one-shot", run, Settings(), GRID)

@@ -32,4 +32,4 @@ def normalised_average(done: Round, settings: Settings, _memory: None) -> list[t
 
 
 ALGORITHM = Algorithm(aggregate=normalised_average)
-METHOD = iterative("fednova", "FedNova", ALGORITHM, Settings())
+METHOD = iterative("fednova", "FedNova", ALGORITHM, Settings(), {}, tuned_like="fedavg")

@@ -38,4 +38,5 @@ def distilled_losses(step: Step, settings: Settings, _memory: None) -> torch.Ten
 
 
 ALGORITHM = Algorithm(losses=distilled_losses)
-METHOD = iterative("fedntd", "FedNTD", ALGORITHM, Settings(), {"beta": (0.1, 0.3, 1.0)})
+GRID = {"beta": (0.1, 0.3, 1.0)}
+METHOD = iterative("fedntd", "FedNTD", ALGORITHM, Settings(), GRID, tuned_like="fedavg")

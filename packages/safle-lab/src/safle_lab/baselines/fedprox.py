@@ -27,4 +27,5 @@ def proximal_pull(
 
 
 ALGORITHM = Algorithm(pull=proximal_pull)
-METHOD = iterative("fedprox", "FedProx", ALGORITHM, Settings(), {"mu": (0.001, 0.01, 0.1)})
+GRID = {"mu": (0.01, 0.1, 1.0)}
+METHOD = iterative("fedprox", "FedProx", ALGORITHM, Settings(), GRID, tuned_like="fedavg")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from safle_lab.baselines.fedavg import Rounds, iterative
 from safle_lab.baselines.heads import forward, torch
-from safle_lab.baselines.training import RATES, Algorithm, Round, Step, cross_entropies
+from safle_lab.baselines.training import FEW_RATES, Algorithm, Round, Step, cross_entropies
 
 
 class Settings(Rounds, frozen=True):
@@ -53,4 +53,4 @@ def remember_heads(
 
 
 ALGORITHM = Algorithm(losses=contrastive_losses, remember=remember_heads)
-METHOD = iterative("moon", "MOON", ALGORITHM, Settings(), {"rate": RATES, "mu": (0.1, 1.0, 5.0)})
+METHOD = iterative("moon", "MOON", ALGORITHM, Settings(), {"rate": FEW_RATES})

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from safle_lab.baselines.base import Count, Features, Method, Result, SeparateModels, Task
 from safle_lab.baselines.heads import HeadModel, head_message, head_of
-from safle_lab.baselines.training import RATES, LocalTraining, Trainer, mean_head
+from safle_lab.baselines.training import FEW_RATES, LocalTraining, Trainer, mean_head
 
 
 class Settings(LocalTraining, frozen=True):
@@ -57,7 +57,7 @@ def run(task: Task, settings: Settings) -> Result:
     return Result(model, content, bytes_up=len(messages[0]), bytes_down=len(content))
 
 
-GRID = {"rate": RATES}
+GRID = {"rate": FEW_RATES}
 AVERAGE = Method("one-shot-average", "one-shot averaging", "one-shot", run, Settings(), GRID)
 ENSEMBLE = Method(
     "one-shot-ensemble", "one-shot ensemble", "one-shot", run, Settings(join="ensemble"), GRID

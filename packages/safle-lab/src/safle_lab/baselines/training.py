@@ -25,6 +25,8 @@ from safle_lab.baselines.heads import forward, initial, torch
 Integers = NDArray[np.int64]
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 """Candidates: frozen features can be long, and steps are stable up to some 4 / (squared length)."""
+FEW_RATES = (0.001, 0.01, 0.1)
+"""Candidates for methods that have other settings to choose, or take long."""
 
 
 class LocalTraining(MethodSettings, frozen=True):

@@ -104,5 +104,5 @@ def run(task: Task, settings: Settings) -> Result:
     )
 
 
-GRID = {"group_size": (4, 8, 12)}
+GRID = {"group_size": (4, 8)}
 METHOD = Method("wisard", "Federated WiSARD", "one-shot", run, Settings(), GRID, invariant=True)

@@ -12,9 +12,6 @@ from safle_lab.baselines.base import Count
 from safle_lab.experiments.cells import Cell
 from safle_lab.experiments.data import DataSet
 
-FEW_RATES = (0.001, 0.01, 0.1)
-"""Candidates for methods that have other settings to choose, or take long."""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -51,26 +48,14 @@ class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
     rounds, layers : most rounds and layers with which a candidate is trained
     judged : number of last rounds whose mean accuracy decides; a single round says
         little where a few clients take part in each
-    grids : candidates in place of a method's own; FedDyn's alphas are those of its
-        paper and of FedNTD's protocol
+    grids : candidates in place of a method's own, by method and setting
     """
 
     held_out: Annotated[float, Meta(gt=0, lt=1)] = 0.1
     rounds: Count = 60
     layers: Count = 2
     judged: Count = 10
-    grids: dict[str, dict[str, tuple[Any, ...]]] = field(
-        default_factory=lambda: {
-            "feddyn": {"alpha": (0.01, 0.03, 0.1), "rate": FEW_RATES},
-            "fedprox": {"mu": (0.01, 0.1, 1.0)},
-            "moon": {"rate": FEW_RATES},
-            "one-shot-average": {"rate": FEW_RATES},
-            "one-shot-ensemble": {"rate": FEW_RATES},
-            "local": {"rate": FEW_RATES},
-            "fedkd": {"rate": FEW_RATES, "distilling_rate": (0.001, 0.003, 0.01)},
-            "wisard": {"group_size": (4, 8)},
-        }
-    )
+    grids: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

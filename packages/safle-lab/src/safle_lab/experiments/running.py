@@ -33,7 +33,7 @@ from safle_lab.baselines.base import Progress
 from safle_lab.experiments.cells import Cell, CellFolder, Figures, versions
 from safle_lab.experiments.data import DataSet
 from safle_lab.experiments.measuring import MEASURES
-from safle_lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
+from safle_lab.experiments.plan import Experiment, Federation, Plan, Request
 from safle_lab.experiments.suite import EXPERIMENTS, MANY_CLASSES, Settings, Table1
 
 FORMAT = "safle-experiment-1"
@@ -56,7 +56,7 @@ def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> S
         settings = structs.replace(settings, table1=Table1(scenarios=MANY_CLASSES))
     if small:
         # The methods' own settings are the start here, not the protocol of features files.
-        bare = Settings(Federation(seeds_of={}), Tuning(grids={}), methods={})
+        bare = Settings(Federation(seeds_of={}), methods={})
         text = resources.files(__package__).joinpath("digits.toml").read_text("utf-8")
         settings = _replace(bare, parse_toml(text, "digits.toml"), "digits.toml: ")
     if path is None:
