@@ -10,16 +10,12 @@ import rich_click as click
 
 from safle.cli import FILE, FOLDER, Session, command, encoder_file, option, written
 from safle.errors import InvalidInput
+from safle_lab.experiments import EXPERIMENTS
 
 if TYPE_CHECKING:
     from safle_lab.attack import Attack
 
 ALL = "all"
-NAMES = (
-    *("table1", "bucketing", "backbones", "rounds", "communication"),
-    *("clients", "sparsity", "noise", "ridge", "unlearning"),
-)
-"""As in `safle_lab.experiments.suite`, whose import is too slow for --help."""
 FEATURES = (
     "Features with the splits train and test, labelled; several for 'backbones'. Without, "
     "scikit-learn's digits."
@@ -39,7 +35,9 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
     panel="Try it",
 )
 @click.argument(
-    "name", type=click.Choice([*NAMES, ALL]), help="Which experiment; 'all' runs one after another."
+    "name",
+    type=click.Choice([*EXPERIMENTS, ALL]),
+    help="Which experiment; 'all' runs one after another.",
 )
 @option("--features features_paths", FEATURES, "FILE", type=FILE, multiple=True)
 @option("--test test_path", TEST, "FILE", type=FILE)
@@ -71,7 +69,7 @@ def experiment(
     """
     from safle_lab.baselines import add_method
     from safle_lab.experiments.data import describe_classes, load_digits, load_features
-    from safle_lab.experiments.running import Runner, load_settings, with_method
+    from safle_lab.experiments.running import load_settings, run_experiment, with_method
 
     if len(features_paths) > 1 and (name != "backbones" or test_path):
         raise InvalidInput(
@@ -90,12 +88,12 @@ def experiment(
     for method in added_methods:
         settings = with_method(settings, method)
     target.mkdir(parents=True, exist_ok=True)
-    for chosen in NAMES if name == ALL else (name,):
+    for chosen in EXPERIMENTS if name == ALL else (name,):
         needs_second_backbone = chosen == "backbones" and small
         second_backbone = [load_digits(pooled=True)] if needs_second_backbone else []
-        runner = Runner([*data, *second_backbone], settings, target)
+        files = [*data, *second_backbone]
         with session.progress(chosen) as advance:
-            result = runner.run(chosen, advance)
+            result = run_experiment(chosen, files, settings, target, advance)
         session.text([f"{result['title']}: {result['question']}"])
         session.table(*_table(result["summary"]))
     session.text([f"results: {target}/; next: safle report {target}"])
@@ -103,12 +101,9 @@ def experiment(
 
 def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Labels, accuracy ± deviation, AUC, and what it cost where that was measured."""
-    figures = {
-        *("accuracy", "deviation", "auc", "worst_client", "clients_deviation", "seeds"),
-        *("rounds", "seconds"),
-        *("bytes_up", "bytes_down", "digests"),
-    }
-    names = list(dict.fromkeys(name for line in summary for name in line if name not in figures))
+    from safle_lab.experiments.running import labels_of
+
+    names = list(dict.fromkeys(name for line in summary for name in labels_of(line, "accuracy")))
     rows = []
     for line in summary:
         spread = f" ± {100 * line['deviation']:.2f}" if line["seeds"] > 1 else ""

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics import require_package
 from safle.encoders import Codes
-from safle.errors import MissingExtra
 from safle.statistics import Statistics
 
 AT_ONCE = 64
@@ -196,8 +196,4 @@ def _is_group(residual: Residual, norm: int, row: NDArray[np.int64]) -> bool:
 
 
 def _flint() -> Any:
-    try:
-        import flint
-    except ImportError:
-        raise MissingExtra("python-flint", "safle-lab[attack]", "lattice reduction") from None
-    return flint
+    return require_package("flint", "safle-lab[attack]", "lattice reduction")

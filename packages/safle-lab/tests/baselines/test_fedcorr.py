@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle_lab.baselines import METHODS, fedcorr
+from safle_lab.baselines import METHODS, fedcorr, fednoro
 
 torch = pytest.importorskip("torch", reason="iterative methods need torch")
 
@@ -27,8 +27,10 @@ def test_intrinsic_dimensionality_is_that_of_the_space():
 def test_of_two_groups_the_larger_is_told():
     values = np.array([0.1, 2.0, 0.12, 2.2, 0.09, 0.11])
 
-    assert fedcorr.larger_half(values, 0).tolist() == [False, True, False, True, False, False]
-    assert not fedcorr.larger_half(np.ones(4), 0).any()
+    found = fednoro.in_larger_component(values[:, None], 0)
+
+    assert found.tolist() == [False, True, False, True, False, False]
+    assert not fednoro.in_larger_component(np.ones((4, 1)), 0).any()
 
 
 def test_sure_predictions_replace_the_worst_labels():

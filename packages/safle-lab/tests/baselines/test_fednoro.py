@@ -26,9 +26,8 @@ def step_of(logits, labels, clients=(0,)):
     """One batch, with a server whose logits are all zero."""
     active, _, batch = logits.shape
     head = [torch.zeros(active, logits.shape[1], 2), torch.zeros(active, logits.shape[1], 1)]
-    share = torch.full((active, batch), 1 / batch)
     inputs = torch.ones(active, 2, batch)
-    return Step(np.array(clients), head, inputs, labels, share, logits, logits)
+    return Step(np.array(clients), head, inputs, labels, logits, logits)
 
 
 def round_of(values, weights):

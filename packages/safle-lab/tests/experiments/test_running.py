@@ -9,18 +9,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tomli_w
 from msgspec import structs, to_builtins
 
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle_lab.baselines import METHODS
 from safle_lab.baselines.base import LinearModel, SeparateModels, predict
-from safle_lab.cli import NAMES
-from safle_lab.experiments import cells, running
+from safle_lab.experiments import EXPERIMENTS, running
 from safle_lab.experiments.data import DataSet, load_digits, load_features
 from safle_lab.experiments.measuring import judge
-from safle_lab.experiments.plan import Federation, Request
-from safle_lab.experiments.running import Runner, load_settings, summarise, to_csv, to_toml
-from safle_lab.experiments.suite import EXPERIMENTS, Bucketing, Settings, Sparsity, Table1
+from safle_lab.experiments.plan import Cell, Federation, Request
+from safle_lab.experiments.running import load_settings, run_experiment, summarise, to_csv
+from safle_lab.experiments.suite import Bucketing, Settings, Sparsity, Table1
 from safle_lab.report.paper import Paper
 from support.tables import write_table
 
@@ -44,7 +44,7 @@ def settings() -> Settings:
 def test_defaults_survive_a_round_trip(tmp_path, small):
     defaults = load_settings(None, small=small)
 
-    (tmp_path / "saved.toml").write_text(to_toml(to_builtins(defaults)))
+    (tmp_path / "saved.toml").write_text(tomli_w.dumps(to_builtins(defaults)))
 
     assert load_settings(tmp_path / "saved.toml", small=small) == defaults
 
@@ -98,7 +98,7 @@ def test_a_lucky_last_round_does_not_choose_a_setting(settings):
         curve = curves[cell.settings["rate"]]
         return {"accuracy": curve[-1][1], "curve": curve}
 
-    request = Request({}, cells.Cell("method", "iid", 4, 0, "fedavg"), tune=True)
+    request = Request({}, Cell("method", "iid", 4, 0, "fedavg"), tune=True)
     chosen = running.choose_settings(request, structs.replace(settings, tuning=tuning), measured)
 
     assert chosen["rate"] == 0.2
@@ -142,12 +142,12 @@ def test_the_area_under_the_curve_is_that_of_each_class_against_the_rest(digits)
 
 
 def test_results_of_other_data_are_not_replaced(digits, settings, tmp_path):
-    Runner([digits], settings, tmp_path).run("table1")
+    run_experiment("table1", [digits], settings, tmp_path)
     before = (tmp_path / "table1.json").read_bytes()
     other = replace(digits, test=digits.test[:-1], test_labels=digits.test_labels[:-1])
 
     with pytest.raises(SettingsError, match="has results of other data; choose another folder"):
-        Runner([other], settings, tmp_path).run("table1")
+        run_experiment("table1", [other], settings, tmp_path)
 
     assert (tmp_path / "table1.json").read_bytes() == before
 
@@ -157,7 +157,7 @@ def test_what_is_no_result_is_not_replaced(digits, settings, tmp_path, text):
     (tmp_path / "table1.json").write_text(text)
 
     with pytest.raises(InvalidInput, match=r"table1.json: not the results of an experiment"):
-        Runner([digits], settings, tmp_path).run("table1")
+        run_experiment("table1", [digits], settings, tmp_path)
 
     assert (tmp_path / "table1.json").read_text() == text
 
@@ -174,48 +174,48 @@ def test_an_interrupted_run_goes_on_where_it_stopped(digits, settings, tmp_path,
 
     monkeypatch.setitem(running.MEASURES, "method", dying)
     with pytest.raises(KeyboardInterrupt):
-        Runner([digits], settings, tmp_path).run("table1")
+        run_experiment("table1", [digits], settings, tmp_path)
     assert len(list((tmp_path / "cells").glob("*.json"))) == 4
     assert not (tmp_path / "table1.json").exists()
 
     shares: list[float] = []
-    result = Runner([digits], settings, tmp_path).run("table1", shares.append)
+    result = run_experiment("table1", [digits], settings, tmp_path, shares.append)
     # The partition, AFL with two seeds, and FedCGS: three candidates, then two seeds.
     assert len(calls) == 1 + 7
     assert len(list((tmp_path / "cells").glob("*.json"))) == 8
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
 
-    again = Runner([digits], settings, tmp_path).run("table1")
+    again = run_experiment("table1", [digits], settings, tmp_path)
     assert len(calls) == 1 + 7
     assert again == result == json.loads((tmp_path / "table1.json").read_text())
 
 
 def test_other_settings_are_other_cells(digits, settings, tmp_path):
-    Runner([digits], settings, tmp_path).run("table1")
+    run_experiment("table1", [digits], settings, tmp_path)
     before = len(list((tmp_path / "cells").glob("*.json")))
     other = structs.replace(settings, methods={**settings.methods, "afl": {"gamma": 2.0}})
 
-    Runner([digits], other, tmp_path).run("table1")
+    run_experiment("table1", [digits], other, tmp_path)
 
     assert len(list((tmp_path / "cells").glob("*.json"))) == before + 2
 
 
 def test_a_damaged_cell_is_named(digits, settings, tmp_path):
-    Runner([digits], settings, tmp_path).run("table1")
+    run_experiment("table1", [digits], settings, tmp_path)
     (cell, *_) = sorted((tmp_path / "cells").glob("*.json"))
     cell.write_text("{")
 
     with pytest.raises(InvalidInput, match=rf"{cell.name}.*delete it"):
-        Runner([digits], settings, tmp_path).run("table1")
+        run_experiment("table1", [digits], settings, tmp_path)
 
 
 def test_the_test_set_has_no_part_in_the_choice(digits, settings, tmp_path):
     """Wrong test labels change every figure, but no choice."""
     wrong = replace(digits, test_labels=(digits.test_labels + 1) % 10)
 
-    honest = Runner([digits], settings, tmp_path / "a").run("table1")
-    fooled = Runner([wrong], settings, tmp_path / "b").run("table1")
+    honest = run_experiment("table1", [digits], settings, tmp_path / "a")
+    fooled = run_experiment("table1", [wrong], settings, tmp_path / "b")
 
     assert [row["settings"] for row in honest["rows"]] == [r["settings"] for r in fooled["rows"]]
     assert all(line["accuracy"] < 0.2 for line in fooled["summary"])
@@ -233,7 +233,7 @@ def test_held_out_samples_are_training_samples(digits):
 
 
 def test_results_say_what_they_are_of(digits, settings, tmp_path):
-    result = Runner([digits], settings, tmp_path).run("table1")
+    result = run_experiment("table1", [digits], settings, tmp_path)
 
     assert result["data"][0]["fingerprint"] == digits.fingerprint
     assert {"python", "numpy", "safle"} <= set(result["versions"])
@@ -245,7 +245,7 @@ def test_results_say_what_they_are_of(digits, settings, tmp_path):
     assert len(table) == len(result["rows"])
     assert float(table[1]["accuracy"]) == result["rows"][1]["accuracy"]
     assert float(table[1]["gamma"]) == 1000.0
-    assert all(row["cpu_seconds"] > 0 and row["wall_seconds"] > 0 for row in result["rows"])
+    assert all(row["wall_seconds"] > 0 for row in result["rows"])
 
 
 def test_mean_and_deviation_are_over_seeds():
@@ -306,10 +306,10 @@ def test_the_papers_figures_belong_to_its_data_sets():
     assert Paper.of(cifar).table1("SAFLe", "shards=2") == 90.73
     assert Paper.of(cifar).table1("SAFLe", "iid") == 90.73
     assert Paper.of(cifar).table1("FedNova", "shards=2") is None
-    assert Paper.of(cifar).bucketing["one-hot", 14] == 74.43
+    assert Paper.of(cifar).bucketing("one-hot", 14) == 74.43
     other = Paper.of({"classes": ["0", "1"], "name": "digits", "source": ""})
     assert other.table1("SAFLe", "shards=2") is None
-    assert not other.backbones
+    assert not other.backbones()
 
 
 def test_poorer_digits_are_other_data(digits):
@@ -320,9 +320,9 @@ def test_poorer_digits_are_other_data(digits):
     assert np.allclose(poorer.train.mean(), digits.train.mean(), atol=1e-3)
 
 
-def test_the_command_lists_every_experiment():
-    assert EXPERIMENTS == NAMES
+def test_every_experiment_has_settings():
+    assert Settings.__struct_fields__ == ("federation", "tuning", "methods", *EXPERIMENTS)
 
 
 def test_versions_are_those_installed():
-    assert cells.versions()["numpy"] == np.__version__
+    assert running.versions()["numpy"] == np.__version__

@@ -11,7 +11,7 @@ import pytest
 
 from safle.evaluation import Chart, Series, draw
 from safle_lab.experiments.data import load_digits
-from safle_lab.experiments.running import Runner, load_settings
+from safle_lab.experiments.running import load_settings, run_experiment
 from safle_lab.report import write_report
 
 SETTINGS = """
@@ -29,7 +29,7 @@ def test_captions_and_remarks_speak_only_of_what_ran(tmp_path):
     (tmp_path / "my.toml").write_text(SETTINGS)
     settings = load_settings(tmp_path / "my.toml", small=True)
     for name in ("table1", "rounds", "communication"):
-        Runner([load_digits()], settings, tmp_path).run(name)
+        run_experiment(name, [load_digits()], settings, tmp_path)
     write_report(tmp_path, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     shown = re.sub(r"(?s)<details>.*?</details>", "", page)
@@ -62,7 +62,7 @@ def test_a_report_shows_names_and_runs_none(tmp_path):
     (tmp_path / "my.toml").write_text(SETTINGS)
     settings = load_settings(tmp_path / "my.toml", small=True)
     for name in ("table1", "noise", "ridge"):
-        Runner([data], settings, tmp_path).run(name)
+        run_experiment(name, [data], settings, tmp_path)
         path = tmp_path / f"{name}.json"
         path.write_text(path.read_text().replace('"AFL"', json.dumps(attack)))
     write_report(tmp_path, tmp_path / "report.html")

@@ -138,8 +138,7 @@ def run(task: Task, settings: Settings) -> Result:
         for features, labels in task.clients(reporting=1.0):
             codes = np.rint(features.astype(np.float64) / step)
             sent = upload(codes, one_hot(labels, task.class_count), intermediary)
-            with task.watch.paused():
-                sizes.append(sent.size)
+            sizes.append(sent.size)
             yield sent
 
     # One thread: the last bits of a threaded product may depend on the machine's other work.

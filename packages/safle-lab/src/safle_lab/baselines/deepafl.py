@@ -20,6 +20,7 @@ matrix, which is how it is applied here. (It is sent whole, as in the paper.) Th
 ``X_{t+1} = X_t + F Omega``. A last round fits the classifier of the last layer: 2T + 1 rounds.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -74,9 +75,9 @@ class Projection(NamedTuple):
     weights: Features
     biases: Features
 
-    def __call__(self, state: Features, out: Features | None = None) -> Features:
+    def __call__(self, state: Features) -> Features:
         """``X B + b``, (samples, width)."""
-        hidden: Features = np.matmul(state, self.weights, out=out)
+        hidden: Features = state @ self.weights
         hidden += self.biases
         return hidden
 
@@ -102,16 +103,22 @@ class DeepModel:
         return np.concatenate([self._scores(features[start : start + BATCH]) for start in starts])
 
     def _scores(self, features: Features) -> Features:
-        state = np.tanh(self.entry(features))
-        for projection, transform in self.layers:
-            state = state + transformed(activated(state, projection), transform)
-        scores: Features = state @ self.classifier
+        *_, last = self.states(features)
+        scores: Features = last @ self.classifier
         return scores
 
+    def states(self, features: Features) -> Iterator[Features]:
+        """``X_0`` to ``X_T`` of some samples, each (samples, width)."""
+        state = np.tanh(self.entry(features))
+        yield state
+        for projection, transform in self.layers:
+            state = state + transformed(activated(state, projection), transform)
+            yield state
 
-def activated(state: Features, projection: Projection, out: Features | None = None) -> Features:
+
+def activated(state: Features, projection: Projection) -> Features:
     """``gelu(X B)``, (samples, width)."""
-    hidden = projection(state, out)
+    hidden = projection(state)
     # Block by block, in place: fresh memory for every step would take longer than the sums.
     for start in range(0, len(hidden), BLOCK):
         block = hidden[start : start + BLOCK]
@@ -150,9 +157,7 @@ class _Federation:
         order = np.concatenate(task.holders)
         self.ends = np.cumsum([len(part) for part in task.holders])
         self.targets = one_hot(task.labels[order], task.class_count).astype(np.float32)
-        self.state = entry(task.features[order])
-        np.tanh(self.state, out=self.state)
-        self.hidden = np.empty_like(self.state)
+        self.state: Features = np.tanh(entry(task.features[order]))
         self.sent: list[int] = []
 
     def sums(self, inputs: Features, targets: Features) -> tuple[Matrix, Matrix]:
@@ -170,13 +175,6 @@ class _Federation:
                 # All messages have the same size: dense matrices do not compress.
                 self.sent.append(len(message({"gram": part_gram[upper], "cross": part_cross})))
         return gram, cross
-
-    def next_layer(self, transform: Transform) -> None:
-        """``X + F Omega``, in place."""
-        for start in range(0, len(self.state), BATCH):
-            self.state[start : start + BATCH] += transformed(
-                self.hidden[start : start + BATCH], transform
-            )
 
 
 def run(task: Task, settings: Settings) -> Result:
@@ -199,12 +197,12 @@ def run(task: Task, settings: Settings) -> Result:
         if layer == depth:
             break
         projection = draw(generator, width, width)
-        activated(clients.state, projection, out=clients.hidden)
+        hidden = activated(clients.state, projection)
         residual = clients.targets - clients.state @ readouts[-1]
-        tall, wide = sandwiched(*clients.sums(clients.hidden, residual), weights, settings.omega)
+        tall, wide = sandwiched(*clients.sums(hidden, residual), weights, settings.omega)
         transform = tall.astype(np.float32), wide.astype(np.float32)
         down += len(message({"transform": transform[0] @ transform[1]}))
-        clients.next_layer(transform)
+        clients.state += transformed(hidden, transform)
         layers.append((projection, transform))
     model = DeepModel(entry, tuple(layers), readouts[-1])
     arrays = {f"transform.{number}": tall @ wide for number, (_, (tall, wide)) in enumerate(layers)}
@@ -226,14 +224,12 @@ def _curve(
     """The watched accuracy of every layer's classifier, and what it had cost by then."""
     if task.watched is None:
         return ()
-    state = np.tanh(model.entry(task.watched[0]))
+    features, labels = task.watched
     points = []
-    for layer, (readout, cost) in enumerate(zip(readouts, costs, strict=True)):
-        predicted = np.argmax(state @ readout, axis=1)
-        accuracy = float(accuracy_score(task.watched[1], predicted))
-        points.append(Point(2 * layer + 1, accuracy, cost))
-        for projection, transform in model.layers[layer : layer + 1]:
-            state = state + transformed(activated(state, projection), transform)
+    for layer, state in enumerate(model.states(features)):
+        predicted = np.argmax(state @ readouts[layer], axis=1)
+        accuracy = float(accuracy_score(labels, predicted))
+        points.append(Point(2 * layer + 1, accuracy, costs[layer]))
     return tuple(points)
 
 

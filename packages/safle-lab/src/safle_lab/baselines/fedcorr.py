@@ -22,13 +22,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestNeighbors
 
 from safle.errors import SettingsError
 from safle_lab.baselines.base import Count, Features, Labels, Method, Result, Task
 from safle_lab.baselines.fedavg import Course, Rounds
-from safle_lab.baselines.fednoro import adjusted_losses, log_priors
+from safle_lab.baselines.fednoro import adjusted_losses, in_larger_component, log_priors
 from safle_lab.baselines.heads import HeadModel, head_of, torch
 from safle_lab.baselines.training import RATES, Algorithm, Integers, Pull, Round, Trainer
 
@@ -99,15 +98,6 @@ def intrinsic_dimensionality(predictions: Features, neighbours: int) -> float:
     return float((-1.0 / np.minimum(ratios, -1e-12)).clip(max=1e3).mean())
 
 
-def larger_half(values: Vector, seed: int) -> NDArray[np.bool_]:
-    """Which values belong to the larger of two Gaussians; none where all are equal."""
-    if len(values) < 2 or np.ptp(values) == 0:
-        return np.zeros(len(values), np.bool_)
-    mixture = GaussianMixture(2, random_state=seed)
-    in_larger: NDArray[np.bool_] = mixture.fit_predict(values[:, None]) == np.argmax(mixture.means_)
-    return in_larger
-
-
 def relabel(
     labels: Labels, losses: Vector, predictions: Features, share: float, confidence: float
 ) -> Labels:
@@ -136,9 +126,9 @@ def correct(
         losses[part] = -np.log(np.maximum(chances[np.arange(len(part)), task.labels[part]], 1e-30))
         dims[client] += intrinsic_dimensionality(chances, settings.neighbours)
     labels, levels = task.labels.copy(), np.zeros(len(task.holders))
-    for client in np.flatnonzero(larger_half(dims, task.seed)):
+    for client in np.flatnonzero(in_larger_component(dims[:, None], task.seed)):
         part = task.holders[client]
-        levels[client] = larger_half(losses[part], task.seed).mean()
+        levels[client] = in_larger_component(losses[part, None], task.seed).mean()
         opinion = probabilities(trainer.server, task.features[part])
         share = float(levels[client]) * settings.relabelled
         labels[part] = relabel(labels[part], losses[part], opinion, share, settings.confidence)

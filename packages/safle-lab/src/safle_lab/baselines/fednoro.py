@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,17 +145,22 @@ def find_noisy(losses: NDArray[np.float64], seed: int) -> NDArray[np.bool_]:
     filled = np.where(np.isnan(seen), np.nanmin(seen, axis=0), seen)
     least = filled.min(axis=0)
     scaled = (filled - least) / np.maximum(filled.max(axis=0) - least, 1e-12)
-    if len(scaled) < 2:
-        return np.zeros(len(scaled), np.bool_)
-    votes = Counter(_in_larger_component(scaled, seed + start) for start in range(MIXTURES))
+    shape: dict[str, Any] = {"covariance_type": "diag", "reg_covar": 1e-4}
+    fits = (in_larger_component(scaled, seed + start, **shape) for start in range(MIXTURES))
+    votes = Counter(tuple(fit.tolist()) for fit in fits)
     return np.array(votes.most_common(1)[0][0])
 
 
-def _in_larger_component(values: NDArray[np.float64], seed: int) -> tuple[bool, ...]:
-    """Which clients belong to the component with the larger losses, by one fit."""
-    mixture = GaussianMixture(2, covariance_type="diag", random_state=seed, reg_covar=1e-4)
+def in_larger_component(
+    values: NDArray[np.float64], seed: int, **mixture_settings: Any
+) -> NDArray[np.bool_]:
+    """Which rows belong to the larger of two Gaussians, (rows,); none if all rows are equal."""
+    if len(values) < 2 or not np.ptp(values, axis=0).any():
+        return np.zeros(len(values), np.bool_)
+    mixture = GaussianMixture(2, random_state=seed, **mixture_settings)
     components = mixture.fit_predict(values)
-    return tuple((components == np.argmax(mixture.means_.sum(axis=1))).tolist())
+    in_larger: NDArray[np.bool_] = components == np.argmax(mixture.means_.sum(axis=1))
+    return in_larger
 
 
 def remember(done: Round, settings: Settings, memory: Memory) -> Memory:

@@ -134,19 +134,14 @@ class TwoBranches:
         return scores
 
 
-def checked_texts(task: Task) -> Array:
-    """The task's texts, of unit length."""
+def run(task: Task, settings: Settings) -> Result:
+    """One round: moments and scores up, their sums and weights down."""
     if task.texts is None:
         raise SettingsError(
             "TOFA needs embeddings of texts that describe the classes, and the task has none; "
             "give them with --texts FILE"
         )
-    return to_unit_length(task.texts)
-
-
-def run(task: Task, settings: Settings) -> Result:
-    """One round: moments and scores up, their sums and weights down."""
-    texts = checked_texts(task)
+    texts = to_unit_length(task.texts)
     clients, scores = [], []
     for features, labels in task.clients(reporting=0.5):
         directions = to_unit_length(features)

@@ -47,8 +47,7 @@ class Step:
     clients : numbers of the active clients, (active,)
     server : the server's head
     inputs : (active, feature_dim, batch)
-    labels, share : (active, batch); a sample's share of its client's mean loss, 0 if it
-        only fills the batch up
+    labels : (active, batch)
     logits, representation : outputs of the clients' heads
     """
 
@@ -56,7 +55,6 @@ class Step:
     server: list[torch.Tensor]
     inputs: torch.Tensor
     labels: torch.Tensor
-    share: torch.Tensor
     logits: torch.Tensor
     representation: torch.Tensor
 
@@ -211,7 +209,7 @@ class Trainer:
             logits, representation = forward(heads, inputs)
             leaves = [logits.requires_grad_()]
         server = [parameter.expand(len(clients), -1, -1) for parameter in self.server]
-        step = Step(clients, server, inputs, labels, share, logits, representation)
+        step = Step(clients, server, inputs, labels, logits, representation)
         loss = (self.algorithm.losses(step, self.settings, self.memory) * share).sum()
         gradients = torch.autograd.grad(loss, leaves)
         if pull is not None:
@@ -225,7 +223,10 @@ class Trainer:
             bias.sub_(gradients[0].sum(dim=2, keepdim=True), alpha=rate)
 
     def _batch(self, samples: Integers) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Inputs, labels and shares of a step, see `Step`; ``samples`` are (active, batch)."""
+        """Inputs and labels of a step, see `Step`, and every sample's share of the mean loss.
+
+        ``samples`` are (active, batch); -1 only fills the batch up, and has a share of 0.
+        """
         real = torch.from_numpy(samples >= 0)
         places = torch.from_numpy(np.maximum(samples, 0))
         flat = places.reshape(-1)

@@ -20,7 +20,6 @@ from safle_lab.baselines.base import Features, Method, Result, Task, message
 from safle_lab.baselines.safle import Coding, shared_encoder
 
 BATCH = 512
-SMALLEST = (np.uint8, np.uint16, np.uint32)
 
 
 class Settings(Coding, frozen=True):
@@ -81,8 +80,8 @@ def upload(counters: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     """What a client sends: rows with any count, in the smallest integers that hold them."""
     rows = np.flatnonzero(counters.any(axis=1))
     most = int(counters.max(initial=0))
-    dtype = next(kind for kind in SMALLEST if most <= np.iinfo(kind).max)
-    return {"rows": rows.astype(np.uint32), "counters": counters[rows].astype(dtype)}
+    smallest_type = np.min_scalar_type(most)
+    return {"rows": rows.astype(np.uint32), "counters": counters[rows].astype(smallest_type)}
 
 
 def run(task: Task, settings: Settings) -> Result:

@@ -47,12 +47,7 @@ class DataSet:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all samples and labels."""
-        return _digest(self.train, self.train_labels, self.test, self.test_labels)
-
-    @cached_property
-    def texts_fingerprint(self) -> str:
-        """SHA-256 of the texts' embeddings; "" where there are none."""
-        return "" if self.texts is None else _digest(self.texts)
+        return digest_of(self.train, self.train_labels, self.test, self.test_labels)
 
     @property
     def class_count(self) -> int:
@@ -86,7 +81,8 @@ class DataSet:
         }
 
 
-def _digest(*arrays: NDArray[Any]) -> str:
+def digest_of(*arrays: NDArray[Any]) -> str:
+    """SHA-256 of arrays, their shapes and types, in hexadecimal."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.shape} {array.dtype}\n".encode())

@@ -1,6 +1,7 @@
 """The kinds of cells: a method's accuracy, the ridge's effect, unlearning."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -18,9 +19,12 @@ from safle.statistics import Statistics
 from safle.wire import encode_statistics
 from safle_lab.baselines import Task, method_named, safle
 from safle_lab.baselines.base import Predictor, Progress, SeparateModels, naming_errors
-from safle_lab.experiments.cells import Cell, Figures, Measure
 from safle_lab.experiments.data import DataSet
+from safle_lab.experiments.plan import Cell
 from safle_lab.label_noise import with_noise
+
+Figures = dict[str, Any]
+Measure = Callable[[DataSet, Cell, Progress], Figures]
 
 
 def task_of(data: DataSet, cell: Cell, progress: Progress) -> Task:
@@ -54,7 +58,6 @@ def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
         "seconds": result.seconds,
         "digest": result.digest,
         "curve": [[point.rounds, point.accuracy, point.bytes_per_client] for point in result.curve],
-        "partition": _summarise_mix(mix),
         **result.facts,
     }
 
@@ -97,9 +100,16 @@ def _judge_one(model: Predictor, data: DataSet) -> tuple[float, float, NDArray[n
 
 
 def measure_partition(data: DataSet, cell: Cell, progress: Progress) -> Figures:
-    """How many samples of each class every client holds."""
+    """How many samples of each class every client holds; means over clients with samples."""
     mix = class_mix(data.train_labels, task_of(data, cell, progress).parts)
-    return {**_summarise_mix(mix), "class_mix": mix.tolist()}
+    sizes = mix.sum(axis=1)
+    holders = mix[sizes > 0]
+    return {
+        "least_samples": int(sizes.min()),
+        "most_samples": int(sizes.max()),
+        "mean_classes": float((holders > 0).sum(axis=1).mean()),
+        "class_mix": mix.tolist(),
+    }
 
 
 def _prepare(data: DataSet, cell: Cell, progress: Progress) -> tuple[Task, safle.Settings, Encoder]:
@@ -179,14 +189,3 @@ MEASURES: dict[str, Measure] = {
     "ridge": measure_ridge,
     "unlearning": measure_unlearning,
 }
-
-
-def _summarise_mix(mix: NDArray[np.int64]) -> dict[str, float]:
-    """A partition in figures; means over clients with samples."""
-    sizes = mix.sum(axis=1)
-    mixes = mix[sizes > 0]
-    return {
-        "least_samples": int(sizes.min()),
-        "most_samples": int(sizes.max()),
-        "mean_classes": float((mixes > 0).sum(axis=1).mean()),
-    }

@@ -1,16 +1,61 @@
-"""The requests of an experiment; settings are chosen before a request is measured."""
+"""What an experiment asks for: requests, each of one cell, which is one measurement.
 
+Settings are chosen before the cell of a request is measured.
+"""
+
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct
+from msgspec import field as struct_field
 
 from safle.demo import POOLED
 from safle_lab.baselines import method_named
 from safle_lab.baselines.base import Count
-from safle_lab.experiments.cells import Cell
-from safle_lab.experiments.data import DataSet
+from safle_lab.experiments.data import DataSet, digest_of
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement to make.
+
+    Attributes
+    ----------
+    kind : one of `safle_lab.experiments.measuring.MEASURES`
+    scenario, clients : how clients share the samples, see `safle.demo.partition`
+    method, settings : the method's name and its settings
+    noise, rate : the kind of label noise and its rate; "" for none
+    held_out : share of the training samples that replaces the test set; 0 for none
+    octaves : ridges to try, as powers of two times the automatic choice
+    leaving : number of clients whose counts are taken back
+    """
+
+    kind: str
+    scenario: str
+    clients: int
+    seed: int
+    method: str = "safle"
+    settings: dict[str, Any] = field(default_factory=dict)
+    noise: str = ""
+    rate: float = 0.0
+    held_out: float = 0.0
+    octaves: tuple[int, ...] = ()
+    leaving: int = 0
+
+    def key(self, data: DataSet) -> str:
+        """The name of the cell's file, without its ending."""
+        identity = {"cell": asdict(self), "data": data.fingerprint}
+        if self.kind == "method":
+            method = method_named(self.method)
+            if method.needs_texts and data.texts is not None:
+                identity["texts"] = digest_of(data.texts)
+            if method.program:
+                identity["program"] = method.program
+        text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -36,26 +81,7 @@ class Federation(Struct, frozen=True, forbid_unknown_fields=True):
 
     clients: Count = 100
     seeds: Count = 3
-    seeds_of: dict[str, Count] = field(default_factory=lambda: {"deepafl": 1})
-
-
-class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
-    """How settings are chosen.
-
-    Attributes
-    ----------
-    held_out : share of the training samples on which settings are chosen
-    rounds, layers : most rounds and layers with which a candidate is trained
-    judged : number of last rounds whose mean accuracy decides; a single round says
-        little where a few clients take part in each
-    grids : candidates in place of a method's own, by method and setting
-    """
-
-    held_out: Annotated[float, Meta(gt=0, lt=1)] = 0.1
-    rounds: Count = 60
-    layers: Count = 2
-    judged: Count = 10
-    grids: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
+    seeds_of: dict[str, Count] = struct_field(default_factory=lambda: {"deepafl": 1})
 
 
 @dataclass(frozen=True)

@@ -3,40 +3,43 @@
 A method's settings are chosen on held-out training samples, never on the test set. They are chosen
 one after the other, in the order of the method's grid. Methods that refine another one
 (`Method.tuned_like`) begin with its choice. Seeds share the choice.
+
+A cell is kept in a file of its own as soon as it is measured. The file's name is a digest of the
+cell and its data, so an interrupted run goes on where it stopped, and experiments that need the
+same cell share its file. A user deletes a file to have its cell measured again.
 """
 
 import csv
 import io
 import json
+import platform
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 from importlib import resources
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import tomli_w
 from msgspec import structs
 
-from safle.basics import (
-    as_settings,
-    atomic,
-    neutralise,
-    parse_toml,
-    read_toml,
-    require_package,
-    to_mapping,
-)
+from safle.basics import as_settings, atomic, neutralise, parse_toml, read_toml, to_mapping
 from safle.demo import POOLED
 from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS, method_named
 from safle_lab.baselines.base import Progress
-from safle_lab.experiments.cells import Cell, CellFolder, Figures, versions
+from safle_lab.experiments import EXPERIMENTS
 from safle_lab.experiments.data import DataSet
-from safle_lab.experiments.measuring import MEASURES
-from safle_lab.experiments.plan import Experiment, Federation, Plan, Request
-from safle_lab.experiments.suite import EXPERIMENTS, MANY_CLASSES, Settings, Table1
+from safle_lab.experiments.measuring import MEASURES, Figures
+from safle_lab.experiments.plan import Cell, Experiment, Federation, Plan, Request
+from safle_lab.experiments.suite import MANY_CLASSES, Settings, Table1
 
 FORMAT = "safle-experiment-1"
+CELL_FORMAT = "safle-cell-2"
+PACKAGES = ("safle", "numpy", "scipy", "scikit-learn", "torch", "zstandard")
 COSTS = ("rounds", "bytes_up", "bytes_down", "seconds")
 MEANS = ("auc", "worst_client", "clients_deviation", *COSTS)
 """Figures whose mean over seeds stands beside the accuracy's."""
@@ -88,12 +91,6 @@ def with_method(settings: Settings, name: str) -> Settings:
     return structs.replace(settings, **changed)
 
 
-def to_toml(values: Mapping[str, Any]) -> str:
-    """Settings as TOML."""
-    text: str = require_package("tomli_w", "safle-lab", "writing settings").dumps(values)
-    return text
-
-
 def choose_settings(request: Request, settings: Settings, measure: Measured) -> Row:
     """All settings of the request's method: given ones, then chosen ones, then defaults."""
     method = method_named(request.cell.method)
@@ -131,84 +128,119 @@ def _score(request: Request, choice: Row, settings: Settings, measure: Measured)
     return float(figures["accuracy"])
 
 
-class Runner:
-    """Experiments on some data, with their results in one folder."""
+def run_experiment(
+    name: str,
+    data: Sequence[DataSet],
+    settings: Settings,
+    folder: Path,
+    progress: Progress = lambda _: None,
+) -> Row:
+    """Measure what an experiment is missing, write its results, and return them."""
+    path = folder / f"{name}.json"
+    _refuse_other_data(path, data)
+    experiment: Experiment = getattr(settings, name)
+    requests = list(experiment.requests(Plan(data, settings.federation)))
+    rows: list[Row] = []
+    reached = 0.0
 
-    def __init__(self, data: Sequence[DataSet], settings: Settings, folder: Path) -> None:
-        self.data, self.settings, self.folder = data, settings, folder
-        self.store = CellFolder(folder / "cells")
+    def advance(share: float) -> None:
+        # The candidates of a request share its part of the bar, which only moves forward.
+        nonlocal reached
+        reached = max(reached, (len(rows) + share) / len(requests))
+        progress(reached)
 
-    def run(self, name: str, progress: Progress = lambda _: None) -> Row:
-        """Measure what an experiment is missing, write its results, and return them."""
-        self._refuse_other_data(name)
-        experiment: Experiment = getattr(self.settings, name)
-        requests = list(experiment.requests(Plan(self.data, self.settings.federation)))
-        rows: list[Row] = []
-        reached = 0.0
+    def measure(cell: Cell, number: int) -> Figures:
+        return measure_once(folder / "cells", cell, data[number], advance)
 
-        def advance(share: float) -> None:
-            # The candidates of a request share its part of the bar, which only moves forward.
-            nonlocal reached
-            reached = max(reached, (len(rows) + share) / len(requests))
-            progress(reached)
-
-        def measure(cell: Cell, number: int) -> Figures:
-            data = self.data[number]
-            kept = self.store.find(cell, data)
-            return kept or self.store.measure(cell, data, MEASURES[cell.kind], advance)
-
-        for request in requests:
-            rows.append(self._row(request, measure))
-        progress(1.0)
-        return self._write(name, self._result(name, experiment, rows))
-
-    def _refuse_other_data(self, name: str) -> None:
-        """Results of other data are not replaced."""
-        path = self.folder / f"{name}.json"
-        if not path.exists():
-            return
-        fingerprints = {facts["fingerprint"] for facts in read_result(path)["data"]}
-        if not fingerprints & {data.fingerprint for data in self.data}:
-            raise SettingsError(
-                f"{path} has results of other data; choose another folder (--out), or delete it"
-            )
-
-    def _row(self, request: Request, measure: Measured) -> Row:
+    for request in requests:
         cell = request.cell
         if cell.kind == "method":
-            cell = replace(cell, settings=choose_settings(request, self.settings, measure))
+            cell = replace(cell, settings=choose_settings(request, settings, measure))
         figures = measure(cell, request.data)
-        return {**request.labels, "seed": cell.seed, "settings": cell.settings, **figures}
+        rows.append({**request.labels, "seed": cell.seed, "settings": cell.settings, **figures})
+    progress(1.0)
+    result = _describe(name, data, settings, rows)
+    atomic.write_text(path.with_suffix(".csv"), to_csv(rows))
+    atomic.write_text(path.with_suffix(".toml"), tomli_w.dumps(result["settings"]))
+    # This file is written last: where it exists, the results are complete.
+    atomic.write_text(path, json.dumps(result, indent=1) + "\n")
+    return read_result(path)
 
-    def _result(self, name: str, experiment: Experiment, rows: Sequence[Row]) -> Row:
-        shown = ("federation", "tuning", "methods", name)
-        settings = to_mapping(self.settings)
-        return {
-            "format": FORMAT,
-            "experiment": name,
-            "title": experiment.title,
-            "question": experiment.question,
-            "data": [data.facts() for data in self.data],
-            "settings": {table: settings[table] for table in shown},
-            "versions": versions(),
-            "programs": {key: m.program for key, m in METHODS.items() if m.program},
-            "seconds": sum(row["wall_seconds"] for row in rows),
-            "summary": summarise(rows),
-            "rows": list(rows),
-        }
 
-    def _write(self, name: str, result: Row) -> Row:
-        """Write the results; returns them as they will be read."""
-        text = json.dumps(result, indent=1) + "\n"
-        atomic.write_text(self.folder / f"{name}.csv", to_csv(result["rows"]))
-        atomic.write_text(self.folder / f"{name}.toml", to_toml(result["settings"]))
-        # This file is written last: where it exists, the results are complete.
-        atomic.write_text(self.folder / f"{name}.json", text)
-        return dict(json.loads(text))
+def _describe(name: str, data: Sequence[DataSet], settings: Settings, rows: Sequence[Row]) -> Row:
+    """The results of an experiment, with all that they depend on."""
+    experiment: Experiment = getattr(settings, name)
+    values = to_mapping(settings)
+    return {
+        "format": FORMAT,
+        "experiment": name,
+        "title": experiment.title,
+        "question": experiment.question,
+        "data": [data_set.facts() for data_set in data],
+        "settings": {key: values[key] for key in ("federation", "tuning", "methods", name)},
+        "versions": versions(),
+        "programs": {key: method.program for key, method in METHODS.items() if method.program},
+        "seconds": sum(row["wall_seconds"] for row in rows),
+        "summary": summarise(rows),
+        "rows": rows,
+    }
+
+
+def measure_once(folder: Path, cell: Cell, data: DataSet, progress: Progress) -> Figures:
+    """The figures of a cell; they are measured and kept if the folder does not have them."""
+    path = folder / f"{cell.key(data)}.json"
+    if path.exists():
+        return _read_figures(path)
+    begin = time.perf_counter()
+    figures = MEASURES[cell.kind](data, cell, progress)
+    figures["wall_seconds"] = time.perf_counter() - begin
+    content = {
+        "format": CELL_FORMAT,
+        "cell": asdict(cell),
+        "data": data.fingerprint,
+        "versions": versions(),
+        "figures": figures,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(path, json.dumps(content, indent=1) + "\n")
+    return figures
+
+
+def _read_figures(path: Path) -> Figures:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        if content["format"] != CELL_FORMAT:
+            raise ValueError(f"format {content['format']!r}")
+        figures: Figures = content["figures"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(
+            f"{path}: not a finished cell ({error}); delete it and run again"
+        ) from error
+    return figures
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of every package that affects the figures."""
+    numbers = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            numbers[package] = version(package)
+    return numbers
+
+
+def _refuse_other_data(path: Path, data: Sequence[DataSet]) -> None:
+    """Results of other data are not replaced."""
+    if not path.exists():
+        return
+    fingerprints = {facts["fingerprint"] for facts in read_result(path)["data"]}
+    if not fingerprints & {data_set.fingerprint for data_set in data}:
+        raise SettingsError(
+            f"{path} has results of other data; choose another folder (--out), or delete it"
+        )
 
 
 def read_result(path: Path) -> Row:
-    """An experiment's results, as `Runner.run` wrote them."""
+    """An experiment's results, as `run_experiment` wrote them."""
     try:
         result: Row = json.loads(path.read_text("utf-8"))
         if result["format"] != FORMAT or result["experiment"] != path.stem:
@@ -220,10 +252,10 @@ def read_result(path: Path) -> Row:
     return result
 
 
-def labels_of(row: Row) -> Row:
-    """The labels that identify a row beside its seed: all fields before the seed."""
+def labels_of(row: Row, first_figure: str = "seed") -> Row:
+    """The labels that identify a row: all fields before its first figure."""
     names = list(row)
-    return {name: row[name] for name in names[: names.index("seed")]}
+    return {name: row[name] for name in names[: names.index(first_figure)]}
 
 
 def summarise(rows: Sequence[Row]) -> list[Row]:

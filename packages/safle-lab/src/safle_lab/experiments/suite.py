@@ -12,8 +12,8 @@ from msgspec import Meta, Struct, field
 from safle import encoders
 from safle.demo import POOLED
 from safle_lab.baselines import METHODS
-from safle_lab.experiments.cells import Cell
-from safle_lab.experiments.plan import Experiment, Federation, Plan, Request, Tuning
+from safle_lab.baselines.base import Count
+from safle_lab.experiments.plan import Cell, Experiment, Federation, Plan, Request
 from safle_lab.label_noise import KINDS, NoiseKind
 
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -66,7 +66,6 @@ class Bucketing(Experiment, frozen=True):
     seeds: int = 1
 
     def requests(self, plan: Plan) -> Iterator[Request]:
-        """Strategies x B_n."""
         for strategy in self.strategies:
             for buckets in self.buckets:
                 size = self.group_size(strategy, buckets, plan.feature_dim)
@@ -92,7 +91,6 @@ class Backbones(Experiment, frozen=True):
     seeds: int = 1
 
     def requests(self, plan: Plan) -> Iterator[Request]:
-        """Data sets x methods."""
         for number, data in enumerate(plan.data):
             labels = {"features": data.name, "feature_dim": int(data.train.shape[1])}
             for name in self.methods:
@@ -108,7 +106,6 @@ class Rounds(Experiment, frozen=True):
     scenario: str = "alpha=0.1"
 
     def requests(self, plan: Plan) -> Iterator[Request]:
-        """Methods x seeds."""
         for method in self.methods:
             yield from plan.method(method, self.scenario)
 
@@ -126,7 +123,6 @@ class Communication(Experiment, frozen=True):
     encoders: tuple[tuple[int, ...], ...] = ((1, 2), (2, 2), (4, 2), (4, 4), (8, 2))
 
     def requests(self, plan: Plan) -> Iterator[Request]:
-        """Methods, then encoders."""
         for method in self.methods:
             yield from plan.method(method, self.scenario)
         for buckets, size in self.encoders:
@@ -154,7 +150,6 @@ class Clients(Experiment, frozen=True):
     encoder: Table = field(default_factory=small_tables)
 
     def requests(self, plan: Plan) -> Iterator[Request]:
-        """Methods x numbers of clients."""
         for method in self.methods:
             coding = self.encoder if method == "safle" else {}
             for count in self.counts:
@@ -199,7 +194,6 @@ class Noise(Experiment, frozen=True):
     encoder: Table = field(default_factory=small_tables)
 
     def requests(self, plan: Plan) -> Iterator[Request]:
-        """Kinds of noise x methods x rates."""
         for kind in self.kinds:
             for method in self.methods:
                 coding = self.encoder if method == "safle" else {}
@@ -221,7 +215,6 @@ class Ridge(Experiment, frozen=True):
     encoder: Table = field(default_factory=small_tables)
 
     def requests(self, plan: Plan) -> Iterator[Request]:
-        """Columns x seeds."""
         del plan
         for columns in self.columns:
             settings = {**self.encoder, "columns": columns}
@@ -242,7 +235,6 @@ class Unlearning(Experiment, frozen=True):
     encoder: Table = field(default_factory=small_tables)
 
     def requests(self, plan: Plan) -> Iterator[Request]:
-        """Columns x how many leave x seeds."""
         for columns in self.columns:
             settings = {**self.encoder, "columns": columns}
             for leaving in self.leaving:
@@ -250,6 +242,25 @@ class Unlearning(Experiment, frozen=True):
                     partition = (self.scenario, plan.federation.clients, seed)
                     cell = Cell("unlearning", *partition, settings=settings, leaving=leaving)
                     yield Request({"columns_of": columns, "leaving": leaving}, cell)
+
+
+class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
+    """How settings are chosen.
+
+    Attributes
+    ----------
+    held_out : share of the training samples on which settings are chosen
+    rounds, layers : most rounds and layers with which a candidate is trained
+    judged : number of last rounds whose mean accuracy decides; a single round says
+        little where a few clients take part in each
+    grids : candidates in place of a method's own, by method and setting
+    """
+
+    held_out: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    rounds: Count = 60
+    layers: Count = 2
+    judged: Count = 10
+    grids: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
 
 
 def method_defaults() -> dict[str, Table]:
@@ -277,7 +288,3 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     noise: Noise = field(default_factory=Noise)
     ridge: Ridge = field(default_factory=Ridge)
     unlearning: Unlearning = field(default_factory=Unlearning)
-
-
-EXPERIMENTS = Settings.__struct_fields__[3:]
-"""Names of the experiments, in the order of the report."""

@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from safle.basics import atomic
 from safle.errors import InvalidInput
 from safle.evaluation import draw, render_page, require_matplotlib
-from safle_lab.experiments.running import read_result, to_toml
-from safle_lab.experiments.suite import EXPERIMENTS
+from safle_lab.experiments import EXPERIMENTS
+from safle_lab.experiments.running import read_result
 from safle_lab.report import encoders, methods
 from safle_lab.report.paper import Paper, remarks_on
 
@@ -65,7 +67,7 @@ def _section_of(result: dict[str, Any], folder: Path) -> dict[str, Any]:
             "question": result["question"],
             "blocks": MAKERS[name](result, Paper.of(result["data"][0])),
             "remarks": remarks_on(result),
-            "settings": to_toml(result["settings"]),
+            "settings": tomli_w.dumps(result["settings"]),
         }
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise InvalidInput(

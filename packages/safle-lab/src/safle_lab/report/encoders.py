@@ -1,20 +1,20 @@
 """Sections about encoder and solver: bucketing, backbones, sparsity, ridge, unlearning."""
 
-from operator import itemgetter
-
 from safle.evaluation import Chart, Series
 from safle_lab.report.paper import Paper
 from safle_lab.report.rows import (
     ACCURACY,
     Blocks,
-    Cell,
+    Entry,
     Result,
     Row,
     Table,
     column,
     distinct,
     draw_lines,
+    first_lines,
     matching,
+    score_where,
     show_score,
     with_figures,
 )
@@ -25,8 +25,8 @@ def bucketing(result: Result, paper: Paper) -> Blocks:
     series = draw_lines(result["summary"], "strategy", "buckets")
     chart = Chart("Accuracy over the number of buckets.", "buckets B_n", ACCURACY, series)
 
-    def accuracy(line: Row) -> Cell:
-        return show_score(line, paper.bucketing.get((line["strategy"], line["buckets"])))
+    def accuracy(line: Row) -> Entry:
+        return show_score(line, paper.bucketing(line["strategy"], line["buckets"]))
 
     table = Table.of(
         "Every strategy and size.",
@@ -48,27 +48,21 @@ def bucketing(result: Result, paper: Paper) -> Blocks:
 def backbones(result: Result, paper: Paper) -> Blocks:
     """Every method on every features file."""
     lines = result["summary"]
-    files = [
-        {
-            **matching(lines, features=features)[0],
-            **{line["method"]: show_score(line) for line in matching(lines, features=features)},
-        }
-        for features in distinct(lines, "features")
-    ]
+    methods = distinct(lines, "method")
     ours = Table.of(
         "Accuracy in percent, every method on every file.",
-        files,
+        first_lines(lines, "features"),
         {
             "features": column("features"),
             "d": column("feature_dim"),
-            **{method: itemgetter(method) for method in distinct(lines, "method")},
+            **{method: score_where(lines, "features", method=method) for method in methods},
         },
     )
-    if not paper.backbones:
+    if not paper.backbones():
         return [ours]
     published = Table.of(
         f"The paper's, on {paper.dataset}.",
-        [{"name": name, "AFL": a, "SAFLe": s} for name, (a, s) in paper.backbones.items()],
+        paper.backbones(),
         {"backbone": column("name"), **{m: column(m, ".2f") for m in ("AFL", "SAFLe")}},
     )
     return [ours, published]

@@ -10,7 +10,7 @@ from safle_lab.report.rows import (
     COSTS,
     MEGA,
     Blocks,
-    Cell,
+    Entry,
     Result,
     Row,
     Rows,
@@ -20,7 +20,9 @@ from safle_lab.report.rows import (
     distinct,
     draw_curves,
     draw_lines,
+    first_lines,
     matching,
+    score_where,
     show_score,
 )
 
@@ -34,7 +36,7 @@ def table1(result: Result, paper: Paper) -> Blocks:
         return matching(lines, method=row["method"])
 
     def accuracy(scenario: str) -> Show:
-        def show(row: Row) -> str | Cell:
+        def show(row: Row) -> str | Entry:
             measured = matching(of_method(row), scenario=scenario)
             published = paper.table1(row["method"], scenario)
             best = max(line["accuracy"] for line in matching(lines, scenario=scenario))
@@ -54,7 +56,7 @@ def table1(result: Result, paper: Paper) -> Blocks:
 
     table = Table.of(
         _caption(lines, scenarios, paper),
-        [matching(lines, method=method)[0] for method in distinct(lines, "method")],
+        first_lines(lines, "method"),
         {
             "method": column("method"),
             **{in_words(scenario): accuracy(scenario) for scenario in scenarios},
@@ -194,26 +196,13 @@ def noise(result: Result, _paper: Paper) -> Blocks:
         )
         for kind in distinct(lines, "noise")
     ]
-    rates = distinct(lines, "rate")
-
-    def score_at(rate: float) -> Show:
-        def show(row: Row) -> str | Cell:
-            measured = matching(lines, noise=row["noise"], method=row["method"], rate=rate)
-            return show_score(measured[0]) if measured else "not run"
-
-        return show
-
+    rates = {
+        f"ρ = {rate:g}": score_where(lines, "noise", "method", rate=rate)
+        for rate in distinct(lines, "rate")
+    }
     table = Table.of(
         "Accuracy on clean test labels, in percent.",
-        [
-            matching(lines, noise=kind, method=method)[0]
-            for kind in distinct(lines, "noise")
-            for method in distinct(matching(lines, noise=kind), "method")
-        ],
-        {
-            "method": column("method"),
-            "noise": column("noise"),
-            **{f"ρ = {rate:g}": score_at(rate) for rate in rates},
-        },
+        first_lines(lines, "noise", "method"),
+        {"method": column("method"), "noise": column("noise"), **rates},
     )
     return [*charts, table]

@@ -18,16 +18,11 @@ class Paper:
 
     Attributes
     ----------
-    analytic : method -> accuracy, in percent
-    iterative, bucketing : (method, scenario) and (strategy, buckets) -> accuracy
-    backbones : name -> AFL and SAFLe
+    figures : the data set's tables of paper.toml
     """
 
     dataset: str = ""
-    analytic: Mapping[str, float] = field(default_factory=dict)
-    iterative: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    bucketing: Mapping[tuple[str, int], float] = field(default_factory=dict)
-    backbones: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Paper:
@@ -36,27 +31,24 @@ class Paper:
         if not dataset:
             return cls()
         text = resources.files(__package__).joinpath("paper.toml").read_text("utf-8")
-        figures = parse_toml(text, "paper.toml")
-        section = figures[dataset]
-        return cls(
-            dataset,
-            section["analytic"],
-            {
-                (method, scenario): accuracy
-                for scenario, line in section["iterative"].items()
-                for method, accuracy in zip(figures["iterative"], line, strict=True)
-            },
-            {
-                (strategy, buckets): accuracy
-                for strategy, line in section["bucketing"].items()
-                for buckets, accuracy in zip(figures["buckets"], line, strict=True)
-            },
-            {name: (afl, safle) for name, (afl, safle) in section["backbones"].items()},
-        )
+        return cls(dataset, parse_toml(text, "paper.toml")[dataset])
 
     def table1(self, method: str, scenario: str) -> float | None:
         """Accuracy of a method in a scenario, in percent."""
-        return self.analytic.get(method, self.iterative.get((method, scenario)))
+        iterative = self._table("iterative").get(scenario, {})
+        return self._table("analytic").get(method, iterative.get(method))
+
+    def bucketing(self, strategy: str, buckets: int) -> float | None:
+        """Accuracy of a way of bucketing, in percent."""
+        accuracy: float | None = self._table("bucketing").get(strategy, {}).get(str(buckets))
+        return accuracy
+
+    def backbones(self) -> Rows:
+        """Accuracies of AFL and SAFLe on other backbones, in percent."""
+        return [{"name": name, **line} for name, line in self._table("backbones").items()]
+
+    def _table(self, name: str) -> Mapping[str, Any]:
+        return self.figures.get(name, {})
 
 
 def _recognise(classes: set[str], words: str) -> str:

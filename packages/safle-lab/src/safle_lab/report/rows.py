@@ -18,7 +18,7 @@ ACCURACY = "top-1 accuracy, %"
 
 
 @dataclass(frozen=True)
-class Cell:
+class Entry:
     """A text with a remark in small print."""
 
     text: str
@@ -26,31 +26,32 @@ class Cell:
     strong: bool = False
 
 
-Show = Callable[[Row], str | Cell]
+Show = Callable[[Row], str | Entry]
+"""The function that shows a row in one column."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; the first column has their names."""
+    """Rows of entries; the first column has their names."""
 
     caption: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[Entry]]
     template: ClassVar[str] = "table.html.j2"
 
     @classmethod
     def of(cls, caption: str, rows: Rows, columns: Mapping[str, Show]) -> Table:
         """A table; ``columns`` maps every title to the function that shows a row."""
         shown = [[show(row) for show in columns.values()] for row in rows]
-        cells = [[Cell(c) if isinstance(c, str) else c for c in line] for line in shown]
-        return cls(caption, list(columns), cells)
+        entries = [[Entry(e) if isinstance(e, str) else e for e in line] for line in shown]
+        return cls(caption, list(columns), entries)
 
 
 Blocks = list[Table | Chart | Mix]
 """What a section of the report shows."""
 
 
-def show_score(line: Row, paper: float | None = None, *, strong: bool = False) -> Cell:
+def show_score(line: Row, paper: float | None = None, *, strong: bool = False) -> Entry:
     """Accuracy in percent, ± deviation; in small print AUC, how clients differ, and the paper's."""
     text = f"{100 * line['accuracy']:.2f}"
     if line["seeds"] > 1:
@@ -59,7 +60,7 @@ def show_score(line: Row, paper: float | None = None, *, strong: bool = False) -
     for name, short in (("clients_deviation", "clients ±"), ("worst_client", "worst")):
         small += [f"{short} {100 * line[name]:.1f}"] if name in line else []
     small += [] if paper is None else [f"paper {paper:.2f}"]
-    return Cell(text, ", ".join(small), strong)
+    return Entry(text, ", ".join(small), strong)
 
 
 def column(name: str, form: str = "", *, scale: float = 1.0) -> Show:
@@ -82,6 +83,24 @@ def distinct(lines: Rows, name: str) -> list[Any]:
 def matching(lines: Rows, **labels: Any) -> list[Row]:
     """Lines that have all these labels."""
     return [line for line in lines if all(line.get(name) == v for name, v in labels.items())]
+
+
+def first_lines(lines: Rows, *names: str) -> list[Row]:
+    """The first line of every combination of these labels, in their order."""
+    first: dict[tuple[Any, ...], Row] = {}
+    for line in lines:
+        first.setdefault(tuple(line[name] for name in names), line)
+    return list(first.values())
+
+
+def score_where(lines: Rows, *same: str, **labels: Any) -> Show:
+    """A column of scores: those of the lines with ``labels`` that agree with a row in ``same``."""
+
+    def show(row: Row) -> str | Entry:
+        measured = matching(lines, **labels, **{name: row[name] for name in same})
+        return show_score(measured[0]) if measured else "not run"
+
+    return show
 
 
 def with_figures(result: Result, *labels: str) -> list[Row]:
