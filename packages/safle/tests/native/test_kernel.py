@@ -72,7 +72,7 @@ def test_an_argument_too_few() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_pieces_are_each_done_once_on_any_number_of_threads(threads: int) -> None:
     experts, samples = 97, 2_000
-    assert experts * samples > _native.WORTH_A_THREAD
+    assert experts * samples > _native.ENTRIES_FOR_THREADS
     values = np.random.default_rng(0).integers(0, 7, (experts, samples))
     columns = (values + 7 * np.arange(experts)[:, None]).astype(np.int32)
     labels = np.random.default_rng(1).integers(0, 3, samples)

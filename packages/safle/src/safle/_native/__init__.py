@@ -31,7 +31,7 @@ from safle.errors import KernelsError, SettingsError
 
 VARIABLE = "SAFLE_KERNELS"
 LEVELS = ("portable", "avx2", "avx512")
-WORTH_A_THREAD = 100_000
+ENTRIES_FOR_THREADS = 100_000
 """Entries of a call's arrays from which on other threads help: waking one takes microseconds."""
 CALLS_PER_THREAD = 4
 """Calls into which a thread's share is cut, so that others take over those of a delayed thread."""
@@ -243,7 +243,7 @@ class Kernel:
             function(*c_arguments)
             return
         pieces = _size(self._pieces, bound)
-        helpers = min(threads(), pieces) if entries > WORTH_A_THREAD else 1
+        helpers = min(threads(), pieces) if entries > ENTRIES_FOR_THREADS else 1
         cuts = 1 if helpers == 1 else min(pieces, helpers * CALLS_PER_THREAD)
         places = count()
 
@@ -276,11 +276,11 @@ class Kernel:
         return c_arguments, scratch
 
 
-def _scratch(size: int, kind: np.dtype[Any]) -> NDArray[Any]:
+def _scratch(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Memory that begins at a cache line: a vector that crosses lines is read twice."""
-    whole = np.empty(size * kind.itemsize + CACHE_LINE, np.uint8)
+    whole = np.empty(size * dtype.itemsize + CACHE_LINE, np.uint8)
     begin = -whole.ctypes.data % CACHE_LINE
-    return whole[begin : begin + size * kind.itemsize].view(kind)
+    return whole[begin : begin + size * dtype.itemsize].view(dtype)
 
 
 def _type_code(array: NDArray[Any]) -> str:

@@ -26,7 +26,7 @@ from safle.statistics.counting import largest_square
 from safle.statistics.gram import Gram, Triangle, require_gram
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import (
-    EXACT,
+    ONLY_EXACT,
     Margins,
     Statistics,
     class_places,
@@ -34,7 +34,7 @@ from safle.statistics.value import (
     without_absent,
 )
 
-MOST_WAITING = 8_192
+MOST_WAITING_SAMPLES = 8_192
 """Samples that wait to be counted at once: a batch with a new code copies the gram."""
 
 
@@ -78,14 +78,14 @@ class Accumulator:
             raise InvalidInput(
                 f"classes are {name_some(declared)}; the encoder is for {name_some(known)} only"
             )
-        self._declared = None if classes is None and not known else declared
+        self._declared_classes = None if classes is None and not known else declared
         self._waiting: list[tuple[Codes, NDArray[Any]]] = []
         dense = self.layout.dense_dim
         require_gram(dense, 4)
         self._codes = np.empty(0, np.int64)
         self._gram: Packed = np.zeros(triangle.packed_size(dense), np.int32)
         # An upper bound of the diagonal, and so of every entry of the gram.
-        self._largest = 0
+        self._diagonal_bound = 0
         self._cross = np.zeros((dense, 0), np.int64)
         self._names: tuple[ClassName, ...] = ()
         self._counts = np.zeros(0, np.int64)
@@ -128,8 +128,8 @@ class Accumulator:
         self._make_room(classes, self._codes)
         self._outside.add(checked)
         ends = np.cumsum(times)
-        for first in range(0, total, MOST_WAITING):
-            places = np.arange(first, min(first + MOST_WAITING, total))
+        for first in range(0, total, MOST_WAITING_SAMPLES):
+            places = np.arange(first, min(first + MOST_WAITING_SAMPLES, total))
             rows = np.searchsorted(ends, places, side="right")
             codes = self._encoder.encode_checked(checked[rows[0] : rows[-1] + 1])
             if weights is not None:
@@ -139,14 +139,14 @@ class Accumulator:
 
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
-        require_type("contribution", other, Statistics, advice=EXACT)
+        require_type("contribution", other, Statistics, advice=ONLY_EXACT)
         self.space.check_same(other.space)
         self._check_sample_count(other.sample_count)
         self._combine(other)
 
     def subtract(self, other: Statistics) -> None:
         """Take a contribution back; `InvariantError` if it cannot have been part of the sum."""
-        require_type("contribution", other, Statistics, advice=EXACT)
+        require_type("contribution", other, Statistics, advice=ONLY_EXACT)
         self.space.check_same(other.space)
         self._count_waiting()
         known = {*other.class_names} <= {*self._names}
@@ -190,14 +190,14 @@ class Accumulator:
             )
 
     def _check_declared(self, classes: set[ClassName]) -> None:
-        if self._declared is not None and not classes <= {*self._declared}:
-            unknown = sorted(classes - {*self._declared}, key=str)
+        if self._declared_classes is not None and not classes <= {*self._declared_classes}:
+            unknown = sorted(classes - {*self._declared_classes}, key=str)
             raise InvalidInput(
                 f"labels contain {name_some(unknown)}, which are not among the declared classes "
-                f"{name_some(self._declared)}"
+                f"{name_some(self._declared_classes)}"
             )
 
-    def _gather(self, codes: Codes, labels: NDArray[Any], most: int = MOST_WAITING) -> None:
+    def _gather(self, codes: Codes, labels: NDArray[Any], most: int = MOST_WAITING_SAMPLES) -> None:
         """Let samples wait until ``most`` can be counted at once; those of each class, too."""
         self._waiting.append((codes, labels))
         block = self.layout.class_layout
@@ -244,9 +244,9 @@ class Accumulator:
 
     def _widen_integers(self, square: int) -> None:
         """Widen the integers before an entry could outgrow them; a shared gram is copied."""
-        self._largest += square
-        kind = np.int64 if self._largest > triangle.NARROW else self._gram.dtype
-        self._gram = self._gram.astype(kind, copy=not self._gram.flags.writeable)
+        self._diagonal_bound += square
+        dtype = np.int64 if self._diagonal_bound > triangle.LARGEST_INT32 else self._gram.dtype
+        self._gram = self._gram.astype(dtype, copy=not self._gram.flags.writeable)
 
     def _make_room(self, names: Iterable[ClassName], codes: Integers) -> None:
         """Make room for classes and codes (ascending); known ones keep their counts."""
@@ -357,7 +357,7 @@ def sum_statistics(contributions: Iterable[Statistics]) -> Statistics:
     require_type("contributions", contributions, Iterable, advice="several statistics")
     total: Accumulator | None = None
     for contribution in contributions:
-        require_type("contribution", contribution, Statistics, advice=EXACT)
+        require_type("contribution", contribution, Statistics, advice=ONLY_EXACT)
         total = total or Accumulator(contribution.space)
         total.add(contribution)
     if total is None:

@@ -32,7 +32,7 @@ WIDTH = 256
 SAMPLES_AT_A_TIME = 4_096
 """Samples whose products are computed at once: only their copies in panels take memory."""
 INT16_MOST, INT32_MOST = (1 << 15) - 1, (1 << 31) - 1
-MOST_BYTE = 31
+LARGEST_BYTE_CODE = 31
 """Largest code that is multiplied as a byte: 17 pairs of products fit 16 bits."""
 PANEL = 48
 TILE = 3 * PANEL
@@ -205,7 +205,7 @@ def _add_integers(gram: Packed, dense: NDArray[np.int16]) -> None:
         raise ValueError("a dense code is -32768; expected at least -32767")
     # The largest sum of the products of two neighbouring samples.
     pair = 2 * np.maximum(largest[tops] * largest[lefts], 1)
-    narrow = (ranges[:, 0] == 0) & (ranges[:, 1] <= MOST_BYTE)
+    narrow = (ranges[:, 0] == 0) & (ranges[:, 1] <= LARGEST_BYTE_CODE)
     bytes_only = narrow[tops] & narrow[lefts]
     for wide, chosen in ((False, bytes_only), (True, ~bytes_only)):
         if not chosen.any():

@@ -19,7 +19,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from safle._native import Kernel, use_threads
 from safle.errors import InvariantError
-from safle.statistics.gram import EVERY, multiply_out
+from safle.statistics.gram import ALL_ROWS, multiply_out
 from safle.statistics.invariants import Bounds, fail
 from safle.statistics.triangle import Integers, Packed
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float64]
 TILE = 1024
-DEPENDENT = 1e-11
+DEPENDENT_SHARE = 1e-11
 """A column is dependent if its remaining square is below this share of the largest square."""
-CLOSE = 0.25
+INTEGER_DISTANCE = 0.25
 """Computed values that differ by less stand for the same integer."""
-LONGEST = 2.0**53
+LARGEST_SQUARE = 2.0**53
 """Squared length that no column reaches: 65,535 samples of 32,767 stay 128 times below."""
 ROUNDING = 0.01
 """Distance from an integer that rounding may leave."""
@@ -80,7 +80,7 @@ class Factor:
     def of(columns: Integers, chosen: Integers, rank: int, bounds: Bounds) -> Factor:
         """The factor of the gram with these columns, ``rank`` of which are independent."""
         block = columns[chosen].astype(np.float64)
-        tolerance = DEPENDENT * float(block.diagonal().max(initial=0.0))
+        tolerance = DEPENDENT_SHARE * float(block.diagonal().max(initial=0.0))
         lower, order, independent, _ = lapack.dpstrf(block, lower=1, tol=tolerance)
         if independent < rank:
             raise InvariantError(
@@ -91,7 +91,7 @@ class Factor:
         right = columns[:, order].astype(np.float64).T
         root = solve_triangular(lower, right, lower=True, overwrite_b=True, check_finite=False)
         # By Cauchy and Schwarz, no product is larger than the longest column's square.
-        if not (np.einsum("ri,ri->i", root, root) < LONGEST).all():
+        if not (np.einsum("ri,ri->i", root, root) < LARGEST_SQUARE).all():
             raise InvariantError("sums beyond 2**53; these are not sums of any data set")
         return Factor(root, chosen[order], lower, bounds)
 
@@ -107,7 +107,7 @@ class Factor:
     def diagonal(self) -> Integers:
         return np.rint(np.einsum("ri,ri->i", self.root, self.root)).astype(np.int64)
 
-    def columns(self, chosen: Integers, rows: Integers | slice = EVERY) -> Integers:
+    def columns(self, chosen: Integers, rows: Integers | slice = ALL_ROWS) -> Integers:
         return np.rint(self.root[:, rows].T @ self.root[:, chosen]).astype(np.int64)
 
     def multiply(self, right: Matrix) -> Matrix:
@@ -165,11 +165,11 @@ class Factor:
             # Every expert's codes sum to the constant 1, whose product with a column is its total.
             codes = self.root[:, : len(margins.codes)]
             ones = np.add.reduceat(codes, margins.offsets[:-1], axis=1)
-            if not (np.abs(ones.T @ self.root - totals) < CLOSE).all():
+            if not (np.abs(ones.T @ self.root - totals) < INTEGER_DISTANCE).all():
                 fail("an expert's codes sum to one for every sample", "they do not")
         cross = margins.cross[self.basis].astype(np.float64)
         labels = solve_triangular(self.lower, cross, lower=True, check_finite=False)
-        if not (np.abs(self.root.T @ labels - margins.cross) < CLOSE).all():
+        if not (np.abs(self.root.T @ labels - margins.cross) < INTEGER_DISTANCE).all():
             fail("the class sums belong to the same samples as the products", "they do not")
         counts = np.sqrt(margins.class_counts.astype(np.float64))
         shares = labels.T @ labels / np.outer(counts, counts)

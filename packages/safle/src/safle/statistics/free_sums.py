@@ -27,7 +27,7 @@ from safle.statistics.gram import Triangle
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import Margins, Statistics, Sums, class_places, without_absent
 
-MOST = 1 << 46
+LARGEST_CODE_PRODUCT = 1 << 46
 """Largest magnitude of a product of a code: 2^31 samples of 2^15. 2^16 of them fit 62 bits."""
 
 
@@ -243,8 +243,8 @@ class FreeSums:
     ) -> Integers:
         """The packed gram, int64, from its free products and the sums of all columns, (dim,)."""
         of_codes = products[: self.starts[np.searchsorted(self.rows, len(self._codes))]]
-        if max(-int(of_codes.min(initial=0)), int(of_codes.max(initial=0))) > MOST:
-            raise InvariantError(f"a product of a code is larger than {MOST}")
+        if max(-int(of_codes.min(initial=0)), int(of_codes.max(initial=0))) > LARGEST_CODE_PRODUCT:
+            raise InvariantError(f"a product of a code is larger than {LARGEST_CODE_PRODUCT}")
         dim, scales = self.dim, self._constant_scales
         gram = np.zeros(triangle.packed_size(dim), np.int64)
         free = np.zeros(dim, np.bool_)

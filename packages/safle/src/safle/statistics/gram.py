@@ -23,7 +23,7 @@ from safle.statistics.triangle import Integers, Packed
 if TYPE_CHECKING:
     from safle.statistics.value import Margins
 
-EVERY = slice(None)
+ALL_ROWS = slice(None)
 FLOAT32_EXACT = 1 << 24
 
 
@@ -45,7 +45,7 @@ class Gram(Protocol):
     def diagonal(self) -> Integers:
         """Int64, (dim,)."""
 
-    def columns(self, chosen: Integers, rows: Integers | slice = EVERY) -> Integers:
+    def columns(self, chosen: Integers, rows: Integers | slice = ALL_ROWS) -> Integers:
         """Columns, int64, (dim, chosen); or only ``rows`` of them."""
 
     def multiply(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -63,9 +63,9 @@ class Gram(Protocol):
 
 def multiply_out(gram: Gram) -> Packed:
     """The packed triangle of a gram that is held in a smaller form."""
-    kind = triangle.entry_type(gram.diagonal)
-    require_gram(gram.dim, np.dtype(kind).itemsize)
-    packed: Packed = np.zeros(triangle.packed_size(gram.dim), kind)
+    entries = triangle.entry_type(gram.diagonal)
+    require_gram(gram.dim, np.dtype(entries).itemsize)
+    packed: Packed = np.zeros(triangle.packed_size(gram.dim), entries)
     gram.add_to(packed, gram.dim, np.arange(gram.dim))
     packed.setflags(write=False)
     return packed
@@ -97,19 +97,19 @@ class Triangle:
     @staticmethod
     def narrow(packed: Packed, dim: int) -> Triangle:
         """In the narrowest integers for the diagonal; `InvariantError` if an entry does not fit."""
-        kind = np.dtype(triangle.entry_type(triangle.diagonal(packed, dim)))
-        if packed.dtype != kind:
+        dtype = np.dtype(triangle.entry_type(triangle.diagonal(packed, dim)))
+        if packed.dtype != dtype:
             # In Python's integers: the least int64 has no absolute value in int64.
             largest = max(int(packed.max(initial=0)), -int(packed.min(initial=0)))
-            if largest > np.iinfo(kind).max:
+            if largest > np.iinfo(dtype).max:
                 raise InvariantError("an entry is larger than the squares of its columns allow")
-        return Triangle(packed.astype(kind, copy=False), dim)
+        return Triangle(packed.astype(dtype, copy=False), dim)
 
     @cached_property
     def diagonal(self) -> Integers:
         return triangle.diagonal(self.packed, self.dim)
 
-    def columns(self, chosen: Integers, rows: Integers | slice = EVERY) -> Integers:
+    def columns(self, chosen: Integers, rows: Integers | slice = ALL_ROWS) -> Integers:
         return triangle.gather_columns(self.packed, self.dim, chosen)[rows]
 
     def multiply(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -159,7 +159,7 @@ class Samples:
         phi[:, int(self.offsets[-1]) :] = self.dense
         return phi
 
-    def columns(self, chosen: Integers, rows: Integers | slice = EVERY) -> Integers:
+    def columns(self, chosen: Integers, rows: Integers | slice = ALL_ROWS) -> Integers:
         phi = self._values
         left, right = phi[:, rows], phi[:, chosen]
         largest = float(np.abs(left).max(initial=0)) * float(np.abs(right).max(initial=0))

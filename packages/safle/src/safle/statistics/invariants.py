@@ -43,11 +43,11 @@ from safle.statistics.triangle import Integers, Packed
 if TYPE_CHECKING:
     from safle.statistics.value import Margins, Statistics
 
-SINGULAR = 1e-8
+LARGEST_SHIFT = 1e-8
 """A matrix of unit diagonal is semidefinite if it is definite with this added to its diagonal;
 for few columns less is added, 4 (D + K)^2 2^-53, since rounding then does less."""
 ROWS_AT_A_TIME = 256
-CLEAR = 1e-9
+ROUNDING_SHARE = 1e-9
 """A float that is larger by this relative difference is truly larger: rounding does less."""
 
 
@@ -204,7 +204,7 @@ def _check_labels(s: Margins, power: Integers) -> None:
     sums = s.cross[len(s.codes) :]
     rough = (np.square(sums.astype(np.float64)) / s.class_counts).sum(axis=1)
     counts = s.class_counts.tolist()
-    for column in np.flatnonzero(power < rough * (1 + CLEAR)).tolist():
+    for column in np.flatnonzero(power < rough * (1 + ROUNDING_SHARE)).tolist():
         exact = sum(Fraction(m * m, n) for m, n in zip(sums[column].tolist(), counts, strict=True))
         if power[column] < exact:
             fail("dense squares", "smaller than the class sums allow")
@@ -249,7 +249,7 @@ def _check_semidefinite(s: Margins, packed: Packed, diagonal: Integers) -> None:
         purpose=f"checking the products of {size} columns",
         advice="use a machine with more memory, or an encoder with fewer columns",
     )
-    singular = min(SINGULAR, 4 * (size + len(s.class_names)) ** 2 * 2.0**-53)
+    shift = min(LARGEST_SHIFT, 4 * (size + len(s.class_names)) ** 2 * 2.0**-53)
     power = diagonal.astype(np.float64)
     if triangle.gather_columns(packed, size, np.flatnonzero(power <= 0)).any():
         fail("a column whose square is zero has no products", "one has")
@@ -262,7 +262,7 @@ def _check_semidefinite(s: Margins, packed: Packed, diagonal: Integers) -> None:
             at = triangle.start(row, size) + row
             scaled[at : at + size - row] *= scale[row] * scale[row:]
             scaled[at : at + size - row] -= between[row - top, row - top :]
-            scaled[at] += singular
+            scaled[at] += shift
     full, _ = lapack.dtpttf(size, scaled, uplo="L")
     del scaled
     _, info = lapack.dpftrf(size, full, uplo="L", overwrite_a=1)

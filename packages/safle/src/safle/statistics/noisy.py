@@ -21,9 +21,9 @@ from safle.errors import CountOverflow, InvalidInput, SettingsError
 from safle.statistics import triangle
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.triangle import Integers
-from safle.statistics.value import EXACT, Sums
+from safle.statistics.value import ONLY_EXACT, Sums
 
-MOST = 1 << 61
+LARGEST_SUM = 1 << 61
 MECHANISM = "discrete Gaussian"
 CALIBRATIONS = ("declared", "public")
 """Where an encoder's thresholds and moments may come from at no cost."""
@@ -137,7 +137,9 @@ class NoisyStatistics(Sums):
         return FreeSums(self.layout, len(self.class_names)).take(self, self.class_names)
 
     def _refuse_adding(self, other: object) -> NoReturn:
-        raise InvalidInput(f"{type(self).__name__} and {type(other).__name__}; expected {EXACT}")
+        raise InvalidInput(
+            f"{type(self).__name__} and {type(other).__name__}; expected {ONLY_EXACT}"
+        )
 
     __add__ = __radd__ = __sub__ = __rsub__ = _refuse_adding
 
@@ -167,8 +169,9 @@ def _check_sizes(free: FreeSums, released: Integers) -> None:
         sums = released[getattr(free, name)]
         # In Python's integers: the least int64 has no absolute value in int64.
         largest = max(int(sums.max(initial=0)), -int(sums.min(initial=0)))
-        if largest > MOST // growth:
-            raise CountOverflow(f"{name} has a sum of {largest}; expected at most {MOST // growth}")
+        allowed = LARGEST_SUM // growth
+        if largest > allowed:
+            raise CountOverflow(f"{name} has a sum of {largest}; expected at most {allowed}")
 
 
 def noisy_bytes(layout: Layout) -> int:

@@ -22,7 +22,7 @@ from safle.statistics import counting, triangle
 from safle.statistics.gram import Gram, Samples, Triangle
 from safle.statistics.invariants import verify
 
-EXACT = "exact sums; sums with noise are solved, not added"
+ONLY_EXACT = "exact sums; sums with noise are solved, not added"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

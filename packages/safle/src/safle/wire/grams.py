@@ -32,7 +32,7 @@ from safle.statistics.value import Margins
 from safle.wire import container
 from safle.wire.files import SectionReader, SectionWriter
 
-MOST_SPARE = 8
+MOST_SPARE_COLUMNS = 8
 """Most spare columns behind a basis."""
 PER_SPARE, PER_SPARE_OF_CLASS = 1, 32
 """Columns of a basis for each spare column: a class has few samples, so eight would be many."""
@@ -45,12 +45,12 @@ TOLERANCE = 0.1
 
 def has_few_samples(margins: Margins) -> bool:
     """Whether there are so few samples that some columns determine the gram."""
-    return 0 < margins.sample_count <= min(MOST_SAMPLES, (margins.dim - MOST_SPARE) // 2)
+    return 0 < margins.sample_count <= min(MOST_SAMPLES, (margins.dim - MOST_SPARE_COLUMNS) // 2)
 
 
 def working_bytes(margins: Margins) -> int:
     """Most memory that finding the columns, or all others from them, takes beside the gram."""
-    dim, width = margins.dim, margins.sample_count + MOST_SPARE
+    dim, width = margins.dim, margins.sample_count + MOST_SPARE_COLUMNS
     return 8 * (3 * dim * width + 2 * min(2 * width + 64, dim) ** 2) + (1 << 24)
 
 
@@ -86,7 +86,7 @@ class Columns:
         order, _ = candidates(margins)
         places = np.flatnonzero(basis)
         end = int(places[-1]) + 1 if len(places) else 0
-        spare_count = min(MOST_SPARE, len(places) // per_spare)
+        spare_count = min(MOST_SPARE_COLUMNS, len(places) // per_spare)
         spare = np.arange(end, min(end + spare_count, len(order)))
         return Columns(margins, basis, order[np.concatenate([places, spare])])
 
