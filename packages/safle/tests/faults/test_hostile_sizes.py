@@ -14,9 +14,16 @@ import pytest
 from safle.basics.memory import MOST_MEMORY, most_memory
 from safle.encoders import LinearEncoder
 from safle.encoders.codes import CodeSpace, Layout
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, NotEnoughMemory, SettingsError, WireError
+from safle.evaluation import Evaluation, decode_evaluation, encode_evaluation
 from safle.statistics import Accumulator, Statistics, count
-from safle.wire import decode_statistics, encode_statistics
+from safle.wire import (
+    decode_histogram,
+    decode_statistics,
+    encode_histogram,
+    encode_statistics,
+)
 from safle.wire.statistics import bytes_to_read
 from support.data_sets import fixed_encoder
 from support.forging import Forgery, at_most, peak_of
@@ -71,6 +78,23 @@ def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder():
     assert time.process_time() - started < 5
 
 
+def test_a_histogram_that_takes_more_than_the_limit_is_refused():
+    grid = Grid(0, 1, feature_dim=2, bins=50_000)
+    data = encode_histogram(Histogram.of(np.zeros((1, 2)), grid))
+    assert len(data) < 1_000
+    assert decode_histogram(data, limit=5_000_000).sample_count == 1
+    with at_most(1_000_000), pytest.raises(WireError, match=r"4.8 MB; the limit is 4.0 MB"):
+        decode_histogram(data, limit=4_000_000)
+
+
+def test_evaluation_counts_that_take_more_than_the_limit_are_refused():
+    data = encode_evaluation(Evaluation.none("0" * 64, [*range(100)]))
+    assert len(data) < 2_000
+    assert decode_evaluation(data, limit=4_000_000).sample_count == 0
+    with at_most(1_000_000), pytest.raises(WireError, match=r"3.5 MB; the limit is 3.0 MB"):
+        decode_evaluation(data, limit=3_000_000)
+
+
 @pytest.mark.parametrize("text", ["", "8 apples", "-1", "1e9", "9" * 40])
 def test_a_limit_that_is_no_size_is_refused(text, monkeypatch):
     monkeypatch.setenv("SAFLE_MOST_MEMORY", text)
@@ -102,14 +126,15 @@ def run(*arguments, **environment):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("samples", [0, 1])
-def test_a_command_takes_what_was_announced(samples, tmp_path):
+@pytest.mark.parametrize("command", ["sum", "inspect"])
+def test_a_command_takes_what_was_announced(command, samples, tmp_path):
     small, large = tmp_path / "small.stats", tmp_path / "large.stats"
     small.write_bytes(wide(8, samples))
     large.write_bytes(wide(14_000, samples))
 
     def took(path, **environment):
-        out = tmp_path / f"{path.stem}.out.stats"
-        return run("sum", path, "--allow-empty", "-o", out, **environment)
+        output = ["--allow-empty", "-o", tmp_path / f"{path.stem}.out.stats"]
+        return run(command, path, *(output if command == "sum" else []), **environment)
 
     usual, _ = took(small)
     peak, said = took(large, SAFLE_MOST_MEMORY="1MB")

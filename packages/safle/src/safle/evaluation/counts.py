@@ -24,7 +24,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.memory import require_free_memory
 from safle.basics.places import StrPath
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES
@@ -253,11 +252,8 @@ def _restore(
         raise WireError("the header's model is no digest, or its classes are not ascending")
     admit(header.model, classes)
     arrays = shapes(len(classes))
-    require_free_memory(
-        16 * sum(map(prod, arrays.values())),
-        purpose=f"evaluation counts of {len(classes)} classes",
-        advice="read them on a larger machine",
-    )
+    values = sum(map(prod, arrays.values()))
+    opened.reserve(16 * values, f"evaluation counts of {len(classes)} classes")
     sections = SectionReader(opened, header.planes)
     counts = {name: sections.read(name, shape) for name, shape in arrays.items()}
     sections.finish()

@@ -49,7 +49,7 @@ _PREFIX = struct.Struct("<8sHHI32s")
 _SEAL_BYTES = 32
 
 
-@dataclass(frozen=True)
+@dataclass
 class Container:
     """A sealed file: its header, and sections that are decompressed when their size is known.
 
@@ -57,7 +57,8 @@ class Container:
     ----------
     digest : of header and sections, as the file declares it; `finish` checks it
     frames : compressed section and raw size by name, in the order of the file
-    limit : most bytes that the file may decompress to
+    limit : most bytes that reading the file may take
+    reserved : bytes that reading takes, as far as the reader has said
     """
 
     file_type: int
@@ -66,12 +67,22 @@ class Container:
     text: bytes
     frames: dict[str, tuple[memoryview, int]]
     limit: int
+    reserved: int = 0
     _sections: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def raw_bytes(self) -> int:
         """The size of all sections, decompressed."""
         return sum(raw for _, raw in self.frames.values())
+
+    def reserve(self, size: int, content: str) -> None:
+        """Refuse if ``size`` bytes more for ``content`` exceed the limit, or what is free."""
+        self.reserved += size
+        if self.reserved > self.limit:
+            raise WireError(f"reading {content} takes {over_limit(self.reserved, self.limit)}")
+        require_free_memory(
+            self.reserved, purpose=f"reading {content}", advice="read it on a larger machine"
+        )
 
     def section(self, name: str, size: int) -> bytes:
         """A section that must have exactly ``size`` raw bytes; no other is decompressed."""
@@ -209,14 +220,6 @@ def _decompress(frame: memoryview, raw: int, name: str) -> bytes:
             raise
         raise WireError(f"section {name!r} cannot be decompressed: {error}") from error
     return result
-
-
-def check_memory(size: int, dim: int, limit: int) -> None:
-    """Refuse to read a gram that takes more memory than the limit, or than is free."""
-    what = f"a gram of {dim} rows"
-    if size > limit:
-        raise WireError(f"reading {what} takes {over_limit(size, limit)}")
-    require_free_memory(size, purpose=f"reading {what}", advice="read it on a larger machine")
 
 
 def read_limited(path: StrPath, *, limit: int | None = None) -> bytes:

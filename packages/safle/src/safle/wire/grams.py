@@ -29,7 +29,6 @@ from safle.statistics.gram import Gram, Triangle
 from safle.statistics.invariants import Bounds
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import Margins
-from safle.wire import container
 from safle.wire.files import SectionReader, SectionWriter
 
 MOST_SPARE_COLUMNS = 8
@@ -257,7 +256,7 @@ def write_classes(parts: Sequence[Statistics], sections: SectionWriter) -> None:
     sections.write("class_sums", np.concatenate(values))
 
 
-def read_classes(margins: Margins, sections: SectionReader, limit: int) -> Sequence[Gram]:
+def read_classes(margins: Margins, sections: SectionReader) -> Sequence[Gram]:
     """The gram of each class, unverified but for its form."""
     parts = [margins.of_class(place) for place in range(len(margins.class_names))]
     forms = unpack_bits(sections.opened.section("class_forms", -(-len(parts) // 8)), len(parts))
@@ -271,7 +270,7 @@ def read_classes(margins: Margins, sections: SectionReader, limit: int) -> Seque
         chosen.value_count if chosen else product_count(part)
         for part, chosen in zip(parts, columns, strict=True)
     ]
-    container.check_memory(class_bytes(parts, sum(counts)), parts[0].dim, limit)
+    sections.opened.reserve(class_bytes(parts, sum(counts)), f"grams of {len(parts)} classes")
     values = np.split(sections.read("class_sums", (sum(counts),)), np.cumsum(counts)[:-1])
     grams = [
         chosen.restore(sent) if chosen else read_products(part, sent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from safle.basics.memory import require_free_memory
 from safle.basics.places import StrPath
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import WireError
@@ -32,10 +31,8 @@ def _restore(opened: container.Container) -> Histogram:
     if type(features) is not int or features < 1:
         raise WireError(f"a histogram of {str(features)[:40]} features; expected at least 1")
     grid = Grid.from_json(header["grid"], features, names)
-    require_free_memory(
-        48 * features * (grid.bins + 2),
-        purpose=f"a histogram of {features} features and {grid.bins} bins",
-        advice="read it on a larger machine",
+    opened.reserve(
+        48 * features * (grid.bins + 2), f"a histogram of {features} features and {grid.bins} bins"
     )
     sections = SectionReader(opened, {"counts": header["planes"]})
     counts = sections.read("counts", (features, grid.bins + 2))

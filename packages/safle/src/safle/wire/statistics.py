@@ -157,20 +157,19 @@ def _read_sums(
     opened: container.Container, header: StatisticsHeader, space: CodeSpace
 ) -> Statistics:
     """Verified statistics; a gram that was sent as columns is not multiplied out yet."""
-    limit, layout = opened.limit, space.layout
+    layout = space.layout
+    gram_name = f"a gram of {header.seen + layout.dense_dim} rows"
     sizes = header.seen, len(header.classes), opened.raw_bytes
-    reading_bytes = bytes_to_read(layout, *sizes, form=header.form)
-    container.check_memory(reading_bytes, header.seen + layout.dense_dim, limit)
+    opened.reserve(bytes_to_read(layout, *sizes, form=header.form), gram_name)
     sections = SectionReader(opened, header.planes)
     margins = _read_margins(sections, header, space)
     if grams.has_few_samples(margins):
         # For both forms we search for the columns that the format prescribes.
-        reading_bytes += grams.working_bytes(margins)
-        container.check_memory(reading_bytes, margins.dim, limit)
+        opened.reserve(grams.working_bytes(margins), gram_name)
     if margins.sample_count == 0 and header.form == WHOLE:
         sections.finish()
         return Statistics.empty(space)
-    class_grams = grams.read_classes(margins, sections, limit) if layout.class_layout else []
+    class_grams = grams.read_classes(margins, sections) if layout.class_layout else []
     # A function of its own, so that the values sent are freed before their gram is verified.
     gram = _read_gram(margins, sections, header.form, class_grams)
     statistics = margins.with_gram(gram, class_grams)
