@@ -1,4 +1,4 @@
-"""Forty thousand mutated files: nothing but `WireError`, quickly.
+"""Forty thousand mutated files: nothing but `WireError`, quickly and in little memory.
 
 Two forgers: one damages bytes and repairs the checksum, one changes the content and makes a file
 of it with a correct checksum and digest.
@@ -21,11 +21,19 @@ from safle.wire import (
     encode_statistics,
 )
 from support.data_sets import fixed_data, fixed_encoder
-from support.forging import Forgery, change, damage, sealed
+from support.forging import Forgery, at_most, change, damage, sealed
 
-pytestmark = pytest.mark.usefixtures("no_threads")
+pytestmark = pytest.mark.usefixtures("no_threads", "little_memory")
 MUTANTS = 20_000
 SLOWEST = 10.0
+MOST_MEMORY = 60_000_000
+
+
+@pytest.fixture
+def little_memory():
+    """No mutant of a test takes much memory, and together they leave little behind."""
+    with at_most(MOST_MEMORY):
+        yield
 
 
 @pytest.fixture(scope="module")

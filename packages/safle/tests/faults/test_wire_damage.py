@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import zstandard
@@ -21,7 +19,7 @@ from safle.wire import (
     read_statistics,
 )
 from safle.wire.container import VERSION
-from support.forging import Forgery, at_most, sealed
+from support.forging import Forgery, at_most, refuse, sealed
 
 
 @given(data=st.data())
@@ -129,27 +127,6 @@ def test_errors_begin_with_the_files_name(files, tmp_path):
             readers.get(name, read_statistics)(path)
 
 
-READER = """
-import resource, sys
-from pathlib import Path
-from safle.errors import WireError
-from safle.evaluation import decode_evaluation
-from safle.wire import decode_histogram, decode_noisy, decode_statistics
-readers = {"histogram": decode_histogram, "noisy": decode_noisy, "evaluation": decode_evaluation}
-true = Path(sys.argv[1]).read_bytes()
-decode_statistics(true)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-for bomb in sys.argv[2:]:
-    name, _, _ = Path(bomb).name.partition("-")
-    try:
-        readers.get(name, decode_statistics)(Path(bomb).read_bytes())
-    except WireError:
-        continue
-    raise SystemExit(f"{bomb} was accepted")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-
-
 def zeros(size):
     """A frame of ``size`` zeros: a few thousandths of a percent of it."""
     compressor = zstandard.ZstdCompressor(level=1).compressobj(size=size)
@@ -157,26 +134,13 @@ def zeros(size):
     return b"".join([*(compressor.compress(block) for _ in range(size >> 20)), compressor.flush()])
 
 
-def test_a_small_file_of_a_gigabyte_is_refused_before_it_is_decompressed(files, tmp_path):
+def test_a_small_file_of_a_gigabyte_is_refused_before_it_is_decompressed(files):
     size = 1 << 30
     frame = zeros(size)
     assert len(frame) < 200_000
-    (tmp_path / "true").write_bytes(files["table"][0])
-    bombs = []
-    for kind, (encoded, _) in files.items():
+    for encoded, decode in files.values():
         for name in [*Forgery.of(encoded).sections, "other"]:
             forged = Forgery.of(encoded)
             forged.sections[name] = b""
             forged.frames, forged.raw_sizes = {name: frame}, {name: size}
-            bombs.append(tmp_path / f"{kind}-{name}")
-            bombs[-1].write_bytes(forged.to_bytes())
-    done = subprocess.run(
-        [sys.executable, "-c", READER, tmp_path / "true", *bombs],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    kilobytes = int(done.stdout)
-    assert kilobytes * (1 if sys.platform == "darwin" else 1024) < 200_000_000
+            refuse(forged.to_bytes(), read=decode)

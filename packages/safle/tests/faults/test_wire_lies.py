@@ -226,6 +226,24 @@ def test_a_layout_that_is_not_the_encoders_is_refused_when_used():
         Model(data.encoder, solve(liar, ridge=1.0))
 
 
+@pytest.mark.parametrize("samples", [6, 200])
+def test_impossible_class_sums_are_refused_before_products_are_decompressed(samples):
+    statistics = fixed_data("linear", samples=samples, feature_dim=24).count()
+    forged = Forgery.of(encode_statistics(statistics))
+    *_, last = forged.sections
+    forged.frames[last] = b"cannot be decompressed"
+    cross = forged.numbers("cross")
+    cross[0] = 2**40
+    refuse(forged.put("cross", cross).to_bytes(), "class sums fit the encoder's range")
+
+
+def test_counts_that_cancel_out_are_not_those_of_no_samples():
+    forged = Forgery.of(encode_statistics(fixed_data("linear").count()))
+    del forged.sections["products"]
+    del forged.header["planes"]["products"]
+    refuse(forged.put("counts", [7, -7, 0]).to_bytes(), "a listed class has no samples")
+
+
 def test_entries_do_not_wrap_around_at_the_largest_counts():
     statistics = fixed_data("embedding", buckets=1, feature_dim=2, group_size=1).count()
     large = repeated(statistics, statistics.layout.most_samples // statistics.sample_count)

@@ -47,13 +47,13 @@ def test_units(samples: int, dim: int, count: int, terms: int, shift: int, reach
     assert np.array_equal(dense, expected)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("root", [False, True])
 @pytest.mark.parametrize("samples", [0, 1, 50])
-def test_fixed_point(kind: type, root: bool, samples: int) -> None:
+def test_fixed_point(dtype: type, root: bool, samples: int) -> None:
     generator = np.random.default_rng(samples)
-    features = (generator.standard_normal((samples, 37)) * 3).astype(kind)
-    features[::7] = np.finfo(kind).max
+    features = (generator.standard_normal((samples, 37)) * 3).astype(dtype)
+    features[::7] = np.finfo(dtype).max
     mean, deviation = generator.random(37), generator.random(37) + 0.01
     found = np.full((samples, 40), 5, np.int16)
     linear.fix(features, mean, deviation, 64.0, int(root), 0, found)

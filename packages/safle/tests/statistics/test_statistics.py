@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -12,6 +11,7 @@ from safle.errors import InvalidInput, InvariantError, NotEnoughMemory
 from safle.statistics import Accumulator, count, sum_statistics
 from safle.wire import encode_statistics
 from support.data_sets import KINDS, TABLE_KINDS, fixed_data
+from support.forging import peak_of
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -74,15 +74,6 @@ def test_only_an_encoder_counts_samples():
     data = fixed_data()
     with pytest.raises(InvalidInput, match="need an encoder"):
         Accumulator(data.encoder.space).add_samples(data.features, data.labels)
-
-
-def peak_of(work):
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", TABLE_KINDS)
