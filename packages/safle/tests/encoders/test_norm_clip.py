@@ -13,7 +13,7 @@ from safle import DeclaredRange, LinearEncoder, count
 from safle.encoders.codes import Layout
 from safle.encoders.operations import NumpyOperations
 from safle.errors import InvariantError, SettingsError
-from support.reference import fixed_point_of, shortened
+from support.reference import shortened
 
 WIDE = st.integers(-32_767, 32_767)
 
@@ -28,17 +28,6 @@ def test_every_way_shortens_alike_and_to_at_most_the_norm(codes, longest, repeat
     assert sum(code * code for code in expected) <= longest**2
     if sum(code * code for code in codes) <= longest**2:
         assert expected == codes
-
-
-@settings(max_examples=15)
-@given(st.integers(0, 2**32), st.integers(1, 6), st.sampled_from([0, 4, 12]))
-def test_the_kernel_is_the_formula(seed, clip, bits):
-    generator = np.random.default_rng(seed)
-    features = generator.standard_normal((40, 9)) * generator.choice([0.1, 1, 100])
-    encoder = LinearEncoder(np.zeros(9), np.ones(9), fraction_bits=bits, norm_clip=clip)
-    dense = encoder.encode(features).dense[:, :-1].astype(np.int64)
-    assert dense.tolist() == [fixed_point_of(encoder, row) for row in features]
-    assert ((dense**2).sum(axis=1) <= encoder.norm_limit**2).all()
 
 
 def test_the_clip_is_part_of_the_encoder_and_of_its_layout():

@@ -21,7 +21,7 @@ from safle.encoders.schema import FEWEST_SAMPLES, LABEL_COLUMN, Column, Schema
 from safle.errors import SafleWarning, TableError
 from safle.tables.columns import clean_labels, parse_labels
 from safle.tables.sheets import read_sheet
-from safle.tables.table import existing_file, find_columns, find_label, require_name
+from safle.tables.table import Selection, existing_file, find_columns
 
 if TYPE_CHECKING:
     from polars import Series
@@ -91,9 +91,9 @@ def draft_schema(
     is_frame = bool(frame_names(source))
     sheet = frame_sheet(source) if is_frame else read_sheet(existing_file(source, TableError))
     wanted = None if label_column == LABEL_COLUMN else label_column
-    label = find_label(sheet.where, wanted, sheet.names) if labels is None else None
-    ids = [] if id_column is None else [require_name(sheet.where, id_column, sheet.names)]
-    ignored = {*find_columns(sheet.where, ignore, sheet.names), *ids} & {*sheet.names}
+    selection = Selection(label_column=wanted, ignore=tuple(ignore), id_column=id_column)
+    label = selection.find_label(sheet.where, sheet.names) if labels is None else None
+    ignored = selection.find_excluded(sheet.where, sheet.names) & {*sheet.names}
     levels = find_columns(sheet.where, categories, sheet.names)
     found: list[Column] = []
     gaps: dict[str, int] = {}

@@ -200,7 +200,9 @@ class Selection:
     def find_label(self, where: str, names: list[str]) -> str | None:
         """The column of labels among ``names``; it may be missing unless the caller named it."""
         default = LABEL_COLUMN if self.schema is None else self.schema.label_column
-        return find_label(where, self.label_column, names, default)
+        if self.label_column is None:
+            return default if default in names else None
+        return require_name(where, self.label_column, names)
 
 
 def require_name(where: object, name: str, present: list[str], what: str = "column") -> str:
@@ -221,15 +223,6 @@ def find_columns(where: str, texts: Sequence[str], names: list[str]) -> set[str]
     if absent := sorted(chosen - {*names}):
         warnings.warn(f"{where}: no column {', '.join(absent)}", SafleWarning, stacklevel=4)
     return chosen
-
-
-def find_label(
-    where: object, given: str | None, names: list[str], default: str = LABEL_COLUMN
-) -> str | None:
-    """The column of labels among ``names``; the ``default`` one may be missing, a given one not."""
-    if given is None:
-        return default if default in names else None
-    return require_name(where, given, names)
 
 
 def existing_file(path: str | os.PathLike[str], error: type[SafleError]) -> Path:
