@@ -102,14 +102,13 @@ class Table:
         *,
         where: object,
         progress: Callable[[float], None] = lambda _share: None,
-        size: int = BATCH,
     ) -> None:
         """Call ``act`` with features, labels and weights of one batch after the other.
 
         Errors about samples name ``where`` and the first sample of the batch.
         """
         done = 0
-        for features, labels in self.batches(size):
+        for features, labels in self.batches(BATCH):
             weights = None if self.weights is None else self.weights[done : done + len(features)]
             try:
                 act(features, labels, weights)
