@@ -21,16 +21,23 @@ def test_a_line_says_what_is_done_and_what_was_done_before_is_no_speed(
     assert said == ["features: 3,550 of 6,000 images, 0:00:49 left"]
 
 
-def test_nothing_is_left_when_all_is_done(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("done", "said"),
+    [
+        pytest.param(1.0, "", id="nothing is left when all is done"),
+        pytest.param(0.0, "counting: 0%\n", id="no speed, no estimate"),
+    ],
+)
+def test_how_long_it_takes_is_said_only_where_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], done: float, said: str
 ) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     with session.Session().progress("counting") as advance:
         advance(0.0)
         now[0] = 59.0
-        advance(1.0)
-    assert capsys.readouterr().err == ""
+        advance(done)
+    assert capsys.readouterr().err == said
 
 
 def test_quiet_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

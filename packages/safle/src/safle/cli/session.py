@@ -130,8 +130,10 @@ class Session:
             silent = bars.live.is_started or bars.tasks[0].finished
             if not silent and time.monotonic() - last > SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                done_text = done_so_far.render(bars.tasks[0])
-                self.note(f"{title}: {done_text}, {left.render(bars.tasks[0])} left")
+                text = f"{title}: {done_so_far.render(bars.tasks[0])}"
+                if bars.tasks[0].time_remaining is not None:
+                    text = f"{text}, {left.render(bars.tasks[0])} left"
+                self.note(text)
 
         with bars if sys.stderr.isatty() else nullcontext():
             yield advance
