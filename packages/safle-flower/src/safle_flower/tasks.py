@@ -16,7 +16,7 @@ from safle.encoders import Encoder
 from safle.errors import FederationError
 from safle.evaluation import (
     Evaluation,
-    Report,
+    EvaluationReport,
     decode_evaluation,
     require_answers,
     write_evaluation,
@@ -137,9 +137,9 @@ class EvaluationTask:
         if not sites:
             log.warning("no client has evaluated the model")
             return
-        none = Evaluation.none(self._model.digest, self._model.class_names)
-        total = sum(sites.values(), start=none)
-        report = Report(total, sites)
+        empty = Evaluation.empty(self._model.digest, self._model.class_names)
+        total = sum(sites.values(), start=empty)
+        report = EvaluationReport(total, sites)
         write_evaluation(folder / COUNTS, total)
         atomic.write_text(folder / PAGE, report.to_html())
         for title, figure in report.facts().items():

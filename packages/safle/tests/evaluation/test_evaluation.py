@@ -21,7 +21,7 @@ from safle.errors import (
     PolicyRefused,
     WireError,
 )
-from safle.evaluation import Report, decode_evaluation, encode_evaluation
+from safle.evaluation import EvaluationReport, decode_evaluation, encode_evaluation
 from safle.evaluation.report import SIDE
 from safle.model.scores import exponential, odds, probabilities
 from safle.private import EvaluationSpace, add_privately
@@ -117,7 +117,7 @@ def test_what_no_answers_could_give_is_refused(answered: Answered) -> None:
 @pytest.mark.parametrize("classes", ["ab", {"a": 0, "b": 0}, None])
 def test_counts_have_no_second_text(classes: Any) -> None:
     # It would be a second identity, by which the same counts are added twice.
-    counts = safle.Evaluation.none("0" * 64, ["a", "b"])
+    counts = safle.Evaluation.empty("0" * 64, ["a", "b"])
     opened = container.from_bytes(encode_evaluation(counts), file_type=container.EVALUATION)
     sections = {name: opened.section(name, raw) for name, (_, raw) in opened.frames.items()}
     pairs = {"planes": [[*pair] for pair in opened.header["planes"].items()]}
@@ -187,7 +187,7 @@ def test_a_page_shows_all_and_asks_no_host(answered: Answered) -> None:
     names = ("<script>", *(f"class {at}" for at in range(1, len(counts.class_names))))
     counts = replace(counts, class_names=names)
     figures = safle.Figures.of(counts)
-    page = Report(counts, {"<b>": counts}).to_html()
+    page = EvaluationReport(counts, {"<b>": counts}).to_html()
     assert "<script" not in page
     assert "<b>" not in page
     assert "&lt;script&gt;" in page
@@ -198,7 +198,7 @@ def test_a_page_shows_all_and_asks_no_host(answered: Answered) -> None:
 
 def test_the_areas_under_the_curves_of_a_page_are_its_figures(answered: Answered) -> None:
     counts = safle.evaluate(*answered)
-    lines = re.findall('<polyline points="([^"]*)"', Report(counts).to_html())
+    lines = re.findall('<polyline points="([^"]*)"', EvaluationReport(counts).to_html())
     curves = [np.array([point.split(",") for point in line.split()], float) for line in lines]
     area = [np.trapezoid(1 - y / SIDE, x / SIDE) for x, y in (curve.T for curve in curves)]
     figures, drawn = safle.Figures.of(counts), len(area) // 2

@@ -18,7 +18,7 @@ from safle.cli.facts import privacy_facts, temperature_of
 from safle.cli.session import Session, command
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
-from safle.evaluation import Report, read_evaluation
+from safle.evaluation import EvaluationReport, read_evaluation
 from safle.evaluation import fit_temperature as fit
 from safle.evaluation.counts import Evaluation
 from safle.evaluation.report import CLASS_TITLES
@@ -74,7 +74,7 @@ def evaluate(
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
     several = sites if len(sites) > 1 else {}
     known: dict[str, ClassName] = {str(name): name for name in total.class_names}
-    report = Report(total, several, known.get(options["positive"], options["positive"]))
+    report = EvaluationReport(total, several, known.get(options["positive"], options["positive"]))
     if options["json"] is not None:
         figures = json.dumps(report.to_json() | privacy, indent=1)
         atomic.write_text(options["json"], figures + "\n")
@@ -111,7 +111,7 @@ def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
     return sites
 
 
-def _show(session: Session, report: Report, title: str, privacy: dict[str, str]) -> None:
+def _show(session: Session, report: EvaluationReport, title: str, privacy: dict[str, str]) -> None:
     session.facts(title, {"model": report.counts.model} | privacy | report.facts())
     for titles, *rows in report.site_tables():
         session.table(titles, rows)
@@ -178,7 +178,7 @@ def card(session: Session, /, model: Path, test: Path | None, output: Path, **op
     sites = _contributors(session, loaded, options["store"], options["total"])
     if test is not None:
         counts = _count(session, loaded, test, options)
-        figures = {"measured on": test.name, **Report(counts.total).facts()}
+        figures = {"measured on": test.name, **EvaluationReport(counts.total).facts()}
     text = write_card(loaded, sites=sites, mode=options["mode"], figures=figures)
     atomic.write_text(output, text)
     session.text([f"{output}: a model card of {len(text.splitlines())} lines"])

@@ -1,6 +1,6 @@
 """Predictions -> figures: counts that add up, metrics, pages.
 
-`evaluate` counts a model's answers at a site, `Figures` measures counts, `Report` presents them,
+`evaluate` counts a model's answers at a site, `Figures` measures counts, `EvaluationReport` presents them,
 and `fit_temperature` makes a model's probabilities fit them. `draw` turns a `Chart` or a
 `Mix` into a picture of a page.
 """
@@ -26,6 +26,6 @@ if TYPE_CHECKING:
     from safle.evaluation.evaluating import fit_temperature as fit_temperature
     from safle.evaluation.figures import Figure as Figure
     from safle.evaluation.figures import Figures as Figures
-    from safle.evaluation.report import Report as Report
+    from safle.evaluation.report import EvaluationReport as EvaluationReport
 
 front_door(__name__)

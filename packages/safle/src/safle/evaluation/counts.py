@@ -127,7 +127,7 @@ class Evaluation:
                 )
 
     @staticmethod
-    def none(model: str, class_names: Sequence[ClassName]) -> Evaluation:
+    def empty(model: str, class_names: Sequence[ClassName]) -> Evaluation:
         """Counts of no answers."""
         empty = {name: np.zeros(s, np.int64) for name, s in shapes(len(class_names)).items()}
         return Evaluation(model, tuple(class_names), **empty)
@@ -270,10 +270,10 @@ def read_evaluation(path: StrPath) -> Evaluation:
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> none = Evaluation.none("0" * 64, ["ill", "well"])
+    >>> empty = Evaluation.empty("0" * 64, ["ill", "well"])
     >>> with TemporaryDirectory() as folder:
-    ...     write_evaluation(f"{folder}/a.eval", none)
-    ...     read_evaluation(f"{folder}/a.eval") == none
+    ...     write_evaluation(f"{folder}/a.eval", empty)
+    ...     read_evaluation(f"{folder}/a.eval") == empty
     True
     """
     return EVALUATIONS.read(path)
@@ -282,7 +282,7 @@ def read_evaluation(path: StrPath) -> Evaluation:
 def write_evaluation(path: StrPath, evaluation: Evaluation) -> None:
     """Write a file of evaluation counts, atomically: the inverse of `read_evaluation`.
 
-    >>> write_evaluation("nowhere/a.eval", Evaluation.none("0" * 64, ["ill", "well"]))
+    >>> write_evaluation("nowhere/a.eval", Evaluation.empty("0" * 64, ["ill", "well"]))
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere/a.eval'
     """

@@ -85,7 +85,7 @@ class Figures:
     Examples
     --------
     >>> from safle import Evaluation
-    >>> Figures.of(Evaluation.none("0" * 64, ["ill", "well"]))
+    >>> Figures.of(Evaluation.empty("0" * 64, ["ill", "well"]))
     Traceback (most recent call last):
         ...
     safle.errors.InvalidInput: no sample was evaluated; there is nothing to measure

@@ -38,7 +38,7 @@ Curve = Callable[[Counts, Counts], tuple[NDArray[Any], NDArray[Any]]]
 
 
 @dataclass(frozen=True)
-class Report:
+class EvaluationReport:
     """Counts of answers as figures: in words, as JSON, as a page.
 
     Attributes
@@ -51,7 +51,7 @@ class Report:
     --------
     >>> import safle
     >>> fitted = safle.SafleClassifier().fit([[0.1], [0.2], [0.8], [0.9]], [0, 0, 1, 1])
-    >>> report = Report(safle.evaluate(fitted.model_, [[0.3], [0.7]], [0, 1]))
+    >>> report = EvaluationReport(safle.evaluate(fitted.model_, [[0.3], [0.7]], [0, 1]))
     >>> report.facts()["accuracy"], report.to_json()["confusion"]
     ('100.00% (2 of 2; 34.2% to 100.0%)', [[1, 0], [0, 1], [0, 0]])
     """

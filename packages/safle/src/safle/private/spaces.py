@@ -234,8 +234,8 @@ class EvaluationSpace:
     Examples
     --------
     >>> space = EvaluationSpace("0" * 64, ("ill", "well"), most_total_samples=1000)
-    >>> none = Evaluation.none("0" * 64, ["ill", "well"])
-    >>> space.value(space.entries(none)) == none
+    >>> empty = Evaluation.empty("0" * 64, ["ill", "well"])
+    >>> space.value(space.entries(empty)) == empty
     True
     """
 

@@ -164,7 +164,7 @@ def evaluate_table(
     from safle.evaluation.counts import Evaluation
     from safle.evaluation.evaluating import evaluate_each
 
-    empty = Evaluation.none(model.digest, model.class_names)
+    empty = Evaluation.empty(model.digest, model.class_names)
     counts, outside = [empty, empty], model.watch()
     first = find_first(table)
     done = 0
