@@ -17,10 +17,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import safle.model.estimator
 from safle import (
+    DeclaredRange,
     EmbeddingEncoder,
     PublicSample,
     SafleClassifier,
     count,
+    make_encoder,
 )
 from safle.basics import describe
 from safle.encoders import kinds
@@ -188,7 +190,9 @@ def test_settings_are_parameters():
         *estimator.get_params()
     }
     assert clone(estimator).get_params() == estimator.get_params()
-    assert estimator.set_params(seed=None, buckets=3).settings == {"buckets": 3}
+    estimator.set_params(seed=None, buckets=3)
+    assert estimator.fit([[0.0], [1.0]], [0, 1]).encoder_.settings.seed == 0
+    assert estimator.encoder_.settings.buckets == 3
     with pytest.raises(ValueError, match="Invalid parameter 'bucket'"):
         estimator.set_params(bucket=3)
 
@@ -299,6 +303,7 @@ def test_a_refused_batch_changes_nothing(encoder, train):
         ({"encoder": "quadratic"}, "unknown encoder kind"),
         ({"encoder": ["linear"]}, "unknown encoder kind"),
         ({"buckets": 4}, "unknown setting 'buckets'"),
+        ({"encoder": make_encoder(DeclaredRange(0, 9, 2)), "units": 4}, "units beside an Encoder"),
         ({"ridge": -1}, "ridge"),
         ({"head": "two"}, "head"),
         ({"criterion": "aic"}, "criterion"),

@@ -7,7 +7,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import rich_click as click
 from numpy.typing import NDArray
 
@@ -18,7 +17,6 @@ from safle.cli import options as opt
 from safle.cli.facts import temperature_of
 from safle.cli.session import Session, command
 from safle.model import Model, load_model
-from safle.model.scores import probabilities
 from safle.tables import open_matching
 
 
@@ -77,10 +75,10 @@ def _predict(
 def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
     """Class and, with ``proba``, probabilities of each sample; the model scores it once."""
     scores = model.score_checked(model.encoder.check(features))
-    names = np.array(model.class_names)[scores.argmax(axis=1)].tolist()
+    names = model.classes_[scores.argmax(axis=1)].tolist()
     if not proba:
         return [[name] for name in names]
-    class_probabilities = probabilities(scores, model.head, model.temperature or 1.0).tolist()
+    class_probabilities = model.to_probabilities(scores).tolist()
     return [[name, *row] for name, row in zip(names, class_probabilities, strict=True)]
 
 

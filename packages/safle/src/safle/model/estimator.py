@@ -8,10 +8,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
 from functools import cached_property
 from inspect import Parameter, Signature, signature
-from types import NoneType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -54,8 +52,6 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         their own quantiles differ.
     schema : what the columns of a frame are; without one, `safle.tables.draft_schema` drafts it
         where a frame holds text
-    settings : of that kind, as for `safle.make_encoder`; not for an `Encoder`. Each is a parameter
-        of its own name as well: ``SafleClassifier(units=512)``, ``set_params(seed=1)``, grids.
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
     head : "auto", "least-squares", "discriminant", "averaged" or "quadratic", which makes
         the calibrated encoder count by class, if its kind can
@@ -63,6 +59,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     priors : None for classes as frequent as in the data, "uniform", or a number for each class
     allow_outside : count samples although more than a tenth of a feature's values lie outside what
         the given `Encoder` expects
+    settings : those of the kind, each by its name, as for `safle.make_encoder`; None leaves one to
+        the kind, and an `Encoder` has its own
 
     Attributes
     ----------
@@ -103,39 +101,33 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         *,
         encoder: Encoder | str = AUTO,
         schema: Schema | None = None,
-        settings: Mapping[str, Any] | None = None,
         ridge: float | Literal["auto"] = "auto",
         head: Head = "auto",
         criterion: Criterion = "auto",
         priors: Priors | None = None,
         allow_outside: bool = False,
-        **named: Any,
+        **settings: Any,
     ) -> None:
         self.encoder = encoder
         self.schema = schema
-        if named and isinstance(settings, Mapping | None):
-            settings = {**(settings or {}), **named}
-        self.settings = settings
         self.ridge = ridge
         self.head = head
         self.criterion = criterion
         self.priors = priors
         self.allow_outside = allow_outside
+        self._settings = settings
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with ``deep`` every setting of any kind, None where it is not set."""
         params: dict[str, Any] = super().get_params(deep)
-        # scikit-learn lets only `fit` refuse a wrong type.
-        settings = self.settings if isinstance(self.settings, Mapping) else {}
-        return params | {name: settings.get(name) for name in setting_names() if deep}
+        unset = dict.fromkeys(setting_names()) if deep else {}
+        return params | unset | self._settings
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, and settings by their own names; None leaves one to the kind."""
         named = {name: params.pop(name) for name in setting_names() if name in params}
         super().set_params(**params)
-        if named and isinstance(self.settings, Mapping | None):
-            merged = {**(self.settings or {}), **named}
-            self.settings = {name: value for name, value in merged.items() if value is not None}
+        self._settings = self._settings | named
         return self
 
     @classmethod
@@ -225,7 +217,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities, (samples, class_count); see `Model.predict_proba`."""
-        return self._spread(X, self.model_.predict_proba, missing=0.0)
+        scores = self._score_known_classes(X)
+        return self._spread(self.model_.to_probabilities(scores), missing=0.0)
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Logarithms of `predict_proba`, -inf where a probability is 0."""
@@ -292,15 +285,16 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             self.__dict__.pop(name, None)
 
     def _make_encoder(self, batch: Batch, classes: int) -> Encoder:
-        require_type("settings", self.settings, Mapping, NoneType)
+        settings = {name: value for name, value in self._settings.items() if value is not None}
         if isinstance(self.encoder, Encoder):
-            if self.settings:
+            if settings:
                 raise SettingsError(
-                    "settings= beside an Encoder, which has its own; leave settings= out"
+                    f"{', '.join(settings)} beside an Encoder, which has its own settings; leave "
+                    "them out"
                 )
             as_features(batch.features[:0], self.encoder.feature_dim)
             return self.encoder
-        settings, kind = dict(self.settings or {}), self.encoder
+        kind = self.encoder
         if kind == AUTO:
             mixed = batch.schema is not None or bool(np.isnan(batch.features).any())
             kind = "table" if mixed else DEFAULT_KIND
@@ -315,30 +309,24 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         return make_encoder(sample, kind, class_count=classes, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
-        return self._spread(X, self.model_.decision_function, missing=-np.inf)
+        return self._spread(self._score_known_classes(X), missing=-np.inf)
 
-    def _spread(
-        self, X: ArrayLike, method: Callable[[Any], NDArray[np.float64]], *, missing: float
-    ) -> NDArray[np.float64]:
-        """The model's columns, one per class with samples, as columns of `classes_`."""
-        columns = self._predict(method, check_features(self, X))
+    def _score_known_classes(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Scores of the classes with samples; warns of values that the encoder does not expect."""
+        checked = self.encoder_.check(check_features(self, X))
+        outside = self.model_.watch()
+        outside.add(checked)
+        if len(outside.too_many) or not self._drafts:
+            outside.warn()
+        return self.model_.score_checked(checked)
+
+    def _spread(self, columns: NDArray[np.float64], *, missing: float) -> NDArray[np.float64]:
+        """Columns of the classes with samples as columns of `classes_`."""
         if columns.shape[1] == len(self.classes_):
             return columns
         spread = np.full((len(columns), len(self.classes_)), missing)
         spread[:, np.isin(class_names(self.classes_), self.model_.class_names)] = columns
         return spread
-
-    def _predict(self, method: Callable[[Any], NDArray[np.float64]], X: Any) -> NDArray[np.float64]:
-        """What a method of the model gives; it warns of values outside a schema, if many."""
-        if not self._drafts:
-            return method(X)
-        outside = self.model_.watch()
-        outside.add(self.encoder_.check(X))
-        if len(outside.too_many):
-            outside.warn()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SafleWarning)
-            return method(X)
 
     @property
     def _drafts(self) -> bool:
@@ -353,5 +341,5 @@ def _signature() -> Signature:
     return Signature([*own, *named])
 
 
-# Behind ``**named``, scikit-learn and `help` would not see the settings.
+# Behind ``**settings``, scikit-learn and `help` would not see the settings.
 SafleClassifier.__signature__ = _signature()

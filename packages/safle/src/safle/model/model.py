@@ -216,7 +216,10 @@ class Model:
         one. Least-squares scores estimate the one-hot labels; their probabilities are the nearest
         point of the probability simplex, which keeps the order of the classes.
         """
-        scores = self.decision_function(features)
+        return self.to_probabilities(self.decision_function(features))
+
+    def to_probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`predict_proba` of samples with these scores."""
         return probabilities(scores, self.head, self.temperature or 1.0)
 
     def predict_log_proba(self, features: ArrayLike) -> NDArray[np.float64]:
