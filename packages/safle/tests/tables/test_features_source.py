@@ -90,6 +90,9 @@ def test_the_sample_or_a_file_names_it(safle, tmp_path):
         assert load_encoder(made).source == source
     plain = table(tmp_path / "plain.safetensors", "")
     safle("encoder", "make", *declared, "--features-source", plain, "-o", made, code=1)
+    theirs = table(tmp_path / "theirs.safetensors", "another network")
+    both = ("--sample", sample, "--features-source", theirs)
+    assert "another network" in safle("encoder", "make", *both, "-o", made, code=1)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,13 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     _check_usage(options)
     kind = _implied_kind(kind, options)
     settings = _given_settings(kind, options)
-    calibration, source = _given_calibration(options), _given_source(options)
+    calibration, source = _read_calibration(options)
+    _check_width(calibration, options["features"])
+    if options["features_source"] is not None:
+        found = _read_source(options["features_source"], options)
+        if source:
+            check_source(source, found, where=str(options["features_source"]))
+        source = found
     classes = opt.declared_classes(options["only_classes"])
     if isinstance(calibration, Histogram):
         warn_of_coarse(session, calibration)
@@ -206,44 +212,36 @@ def _given_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _given_calibration(options: dict[str, Any]) -> Calibration:
-    """The calibration that the one given option names."""
-    width = options["features"]
+def _read_calibration(options: dict[str, Any]) -> tuple[Calibration, str]:
+    """The calibration that the one given option names, and its source; empty if it has none."""
     if options["range"] is not None:
         low, high = options["range"]
-        return DeclaredRange(low, high, width)
-    calibration = _read_calibration(options)
+        return DeclaredRange(low, high, options["features"]), ""
+    if options["moments"] is not None:
+        return read_moments(options["moments"])
+    if options["schema"] is not None:
+        return Schema.read(options["schema"]), ""
+    if options["histogram"] is not None:
+        return read_histogram(options["histogram"]), ""
+    table = open_table(options["sample"], **opt.selected(options))
+    table = table.arrange(sorted(table.names), where=str(options["sample"]))
+    return PublicSample(np.asarray(table.features), names=table.names), table.source
+
+
+def _check_width(calibration: Calibration, width: int | None) -> None:
     if width is not None and width != calibration.feature_dim:
         raise click.UsageError(
             f"--features {width}, but the calibration has {calibration.feature_dim}"
         )
-    return calibration
 
 
-def _read_calibration(options: dict[str, Any]) -> Calibration:
-    if options["moments"] is not None:
-        return read_moments(options["moments"])[0]
-    if options["schema"] is not None:
-        return Schema.read(options["schema"])
-    if options["histogram"] is not None:
-        return read_histogram(options["histogram"])
-    table = open_table(options["sample"], **opt.selected(options))
-    table = table.arrange(sorted(table.names), where=str(options["sample"]))
-    return PublicSample(np.asarray(table.features), names=table.names)
-
-
-def _given_source(options: dict[str, Any]) -> str:
-    """The source that the features or moments declare; empty if they declare none."""
-    moments_source = "" if options["moments"] is None else read_moments(options["moments"])[1]
-    declared = options["features_source"]
-    path = declared or options["sample"]
+def _read_source(path: Path, options: dict[str, Any]) -> str:
+    """The source of the features in a file, which must name one."""
     # Only the file's metadata matter here: any split will do.
-    source = moments_source if path is None else open_table(path, **opt.selected(options)).source
-    if declared is not None and not source:
+    source = open_table(path, **opt.selected(options)).source
+    if not source:
         raise TableError(
-            f"{declared}: does not say which backbone made it; expected a file that "
+            f"{path}: does not say which backbone made it; expected a file that "
             "'safle features' wrote"
         )
-    if moments_source:
-        check_source(moments_source, source, where=str(path))
     return source
