@@ -14,16 +14,16 @@ from safle.cli import (
     FOLDER,
     POSITIVE,
     Session,
-    chosen_limits,
     command,
     encoder_file,
     examples,
     features_argument,
     limit_options,
     option,
+    pick_table_options,
     seed_option,
-    selected,
     table_options,
+    take_limits,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def init(
     from safle_flower.deployment import Deployment, make_folder
 
     clients, holders = split_names(nodes), split_names(keyholders or "")
-    settings["limits"] = chosen_limits(settings)
+    settings["limits"] = take_limits(settings)
     make_folder(folder, Deployment(clients, host, port, keyholders=holders, **settings))
     facts = {
         "server": f"{folder / 'server'}, reached as {host}:{port}",
@@ -190,7 +190,7 @@ def simulate(
     logging.getLogger("flwr").setLevel(logging.ERROR)
     from safle_flower.simulation import simulate as run_simulation
 
-    limits = chosen_limits(settings)
+    limits = take_limits(settings)
     options = {name: settings[name] for name in ("scenario", "seed", "private", "deadline")}
     with session.progress(f"{clients} clients") as advance:
         content = run_simulation(
@@ -199,7 +199,7 @@ def simulate(
             folder,
             clients=clients,
             limits=limits,
-            reading=selected(settings),
+            reading=pick_table_options(settings),
             progress=advance,
             **options,
         )

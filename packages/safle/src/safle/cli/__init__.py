@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from safle.cli.options import FOLDER as FOLDER
     from safle.cli.options import PLACE as PLACE
     from safle.cli.options import POSITIVE as POSITIVE
-    from safle.cli.options import chosen_limits as chosen_limits
     from safle.cli.options import counting_options as counting_options
     from safle.cli.options import encoder_file as encoder_file
     from safle.cli.options import features_argument as features_argument
     from safle.cli.options import limit_options as limit_options
     from safle.cli.options import option as option
     from safle.cli.options import output as output
+    from safle.cli.options import pick_table_options as pick_table_options
     from safle.cli.options import seed_option as seed_option
-    from safle.cli.options import selected as selected
     from safle.cli.options import table_options as table_options
+    from safle.cli.options import take_limits as take_limits
     from safle.cli.options import written as written
     from safle.cli.session import Session as Session
     from safle.cli.session import command as command

@@ -92,13 +92,13 @@ def count(
     the only thing that leaves the client.
     """
     encoder, trusted = load_encoder(encoder_path), options["trust_features"]
-    table = open_matching(encoder, features, trusted=trusted, **opt.selected(options))
+    table = open_matching(encoder, features, trusted=trusted, **opt.pick_table_options(options))
     with session.progress(f"counting {features.name}") as advance:
         counts = count_table(
             encoder,
             table,
             where=features,
-            classes=opt.declared_classes(options["classes"], table.labels),
+            classes=opt.parse_classes(options["classes"], table.labels),
             allow_outside=options["allow_outside"],
             progress=advance,
         )
@@ -131,10 +131,10 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     """
     from safle.encoders.histogram import Grid, Histogram
 
-    declared = opt.declared_grid(options)
+    declared = opt.parse_grid(options)
     if declared is None:
         raise click.UsageError("give --low and --high, or --schema FILE")
-    table = open_table(features, **opt.selected(options))
+    table = open_table(features, **opt.pick_table_options(options))
     # Every client counts the columns in the same order, whatever the order of its file.
     table = table.arrange(declared["names"] or sorted(table.names), where=str(features))
     grid = Grid(feature_dim=table.feature_dim, **declared | {"names": table.names})
@@ -169,7 +169,7 @@ def rehearse(
     from safle.site.rehearsal import rehearse as count_and_judge
 
     encoder, trusted = load_encoder(encoder_path), options["trust_features"]
-    table = open_matching(encoder, features, trusted=trusted, **opt.selected(options))
+    table = open_matching(encoder, features, trusted=trusted, **opt.pick_table_options(options))
     with session.progress(f"rehearsing {features.name}") as advance:
         rehearsal = count_and_judge(
             encoder, table, where=features, allow_outside=allow_outside, progress=advance

@@ -67,7 +67,7 @@ def _kind_options() -> opt.Decorator:
     """--kind, and an option for every setting that a kind declares."""
     summaries = "; ".join(f"{name}: {kind.summary}" for name, kind in kinds().items())
     choice: dict[str, Any] = {"type": click.Choice([*kinds()]), "default": DEFAULT_KIND}
-    kind = opt.option("--kind", f"{summaries}.", "NAME", panel=opt.MOST, **choice)
+    kind = opt.option("--kind", f"{summaries}.", "NAME", panel=opt.MAIN_PANEL, **choice)
     return opt.options(kind, *(_option(name, by_kind) for name, by_kind in _settings().items()))
 
 
@@ -80,7 +80,7 @@ def _option(name: str, by_kind: dict[str, Setting]) -> opt.Decorator:
     kind_panel = f"Only for --kind {first}: {kind_named(first).summary.partition(':')[0]}"
     settings: dict[str, Any] = {
         "show_default": str(defaults[first]) if same_default else all_defaults,
-        "panel": opt.FINER if DEFAULT_KIND in by_kind else kind_panel,
+        "panel": opt.FINER_PANEL if DEFAULT_KIND in by_kind else kind_panel,
         "type": _type([*by_kind.values()]),
     }
     metavar: str | None = "NAME"
@@ -119,19 +119,23 @@ def encoder() -> None:
 
 
 @command(*EXAMPLES, of=encoder)
-@opt.option("--range", RANGE, "LOW HIGH", type=(float, float), panel=opt.MOST)
-@opt.option("--features", "How many features.", "D", type=opt.COUNT, panel=opt.MOST)
-@opt.file_option("--moments", MOMENTS, panel=opt.MOST)
-@opt.file_option("--sample", "Calibrate by a table of public features.", panel=opt.MOST)
-@opt.file_option("--histogram", HISTOGRAM, panel=opt.MOST)
-@opt.file_option("--schema", SCHEMA, panel=opt.MOST)
-@opt.written("-o --output", OUTPUT, "encoder", required=True, panel=opt.MOST)
+@opt.option("--range", RANGE, "LOW HIGH", type=(float, float), panel=opt.MAIN_PANEL)
+@opt.option("--features", "How many features.", "D", type=opt.COUNT, panel=opt.MAIN_PANEL)
+@opt.file_option("--moments", MOMENTS, panel=opt.MAIN_PANEL)
+@opt.file_option("--sample", "Calibrate by a table of public features.", panel=opt.MAIN_PANEL)
+@opt.file_option("--histogram", HISTOGRAM, panel=opt.MAIN_PANEL)
+@opt.file_option("--schema", SCHEMA, panel=opt.MAIN_PANEL)
+@opt.written("-o --output", OUTPUT, "encoder", required=True, panel=opt.MAIN_PANEL)
 @_kind_options()
 @opt.option(
-    *("--only-classes", CLASSES, "A,B,C"), show_default="the schema's, or any", panel=opt.FINER
+    "--only-classes",
+    CLASSES,
+    "A,B,C",
+    show_default="the schema's, or any",
+    panel=opt.FINER_PANEL,
 )
-@opt.flag("--publishable", PUBLISHABLE, panel=opt.FINER)
-@opt.file_option("--features-source", SOURCE, show_default="the sample's", panel=opt.FINER)
+@opt.flag("--publishable", PUBLISHABLE, panel=opt.FINER_PANEL)
+@opt.file_option("--features-source", SOURCE, show_default="the sample's", panel=opt.FINER_PANEL)
 @opt.table_options(labels=False, panel="How the sample is read")
 def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     """Make an encoder, by --range, --moments, --sample, --histogram or --schema.
@@ -151,7 +155,7 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
         if source:
             check_source(source, found, where=str(options["features_source"]))
         source = found
-    classes = opt.declared_classes(options["only_classes"])
+    classes = opt.parse_classes(options["only_classes"])
     if isinstance(calibration, Histogram):
         warn_of_coarse(session, calibration)
     if isinstance(calibration, Schema):
@@ -223,7 +227,7 @@ def _read_calibration(options: dict[str, Any]) -> tuple[Calibration, str]:
         return Schema.read(options["schema"]), ""
     if options["histogram"] is not None:
         return read_histogram(options["histogram"]), ""
-    table = open_table(options["sample"], **opt.selected(options))
+    table = open_table(options["sample"], **opt.pick_table_options(options))
     table = table.arrange(sorted(table.names), where=str(options["sample"]))
     return PublicSample(np.asarray(table.features), names=table.names), table.source
 
@@ -238,7 +242,7 @@ def _check_width(calibration: Calibration, width: int | None) -> None:
 def _read_source(path: Path, options: dict[str, Any]) -> str:
     """The source of the features in a file, which must name one."""
     # Only the file's metadata matter here: any split will do.
-    source = open_table(path, **opt.selected(options)).source
+    source = open_table(path, **opt.pick_table_options(options)).source
     if not source:
         raise TableError(
             f"{path}: does not say which backbone made it; expected a file that "

@@ -89,7 +89,7 @@ def _count(
 ) -> Counts[Evaluation]:
     """Counts of a model's answers on a labelled table; ``leaves`` if they will leave the site."""
     # Features that do not name their backbone may pass: evaluating adds nothing to a sum.
-    table = open_matching(model.encoder, path, **opt.selected(options))
+    table = open_matching(model.encoder, path, **opt.pick_table_options(options))
     with session.progress(f"evaluating on {path.name}") as advance:
         counts = evaluate_table(model, table, where=path, progress=advance)
     if not counts.total.sample_count:

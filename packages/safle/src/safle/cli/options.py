@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from safle.encoders.features import ClassName
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-MOST, FINER = "What most need", "Finer settings"
+MAIN_PANEL, FINER_PANEL = "What most need", "Finer settings"
 """Panels of the options of a command that has many."""
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
@@ -119,15 +119,11 @@ def table_options(*, labels: bool, **settings: Any) -> Decorator:
     return options(*reading)
 
 
-TABLE_OPTIONS = (
-    *("split", "features_key", "label_column", "ignore", "id_column"),
-    *("labels", "labels_key", "weight_column"),
-)
-
-
-def selected(options: dict[str, Any]) -> dict[str, Any]:
-    """The table options among ``options``: how `safle.tables.open_table` reads."""
-    return {name: options[name] for name in TABLE_OPTIONS if name in options}
+def pick_table_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of `table_options` among ``options``: how `safle.tables.open_table` reads."""
+    reading = ("split", "features_key", "label_column", "ignore", "id_column")
+    labels = ("labels", "labels_key", "weight_column")
+    return {name: options[name] for name in reading + labels if name in options}
 
 
 store_argument: Decorator = click.argument(
@@ -176,7 +172,7 @@ grid_options = options(
 )
 
 
-def declared_classes(text: str | None, like: Any = None) -> Sequence[ClassName] | None:
+def parse_classes(text: str | None, like: Any = None) -> Sequence[ClassName] | None:
     """``a,b,c`` as class names; as text if the labels ``like`` are text."""
     import numpy as np
 
@@ -193,7 +189,7 @@ def declared_classes(text: str | None, like: Any = None) -> Sequence[ClassName] 
     return parsed
 
 
-def declared_grid(options: dict[str, Any]) -> dict[str, Any] | None:
+def parse_grid(options: dict[str, Any]) -> dict[str, Any] | None:
     """Arguments of a `Grid` by --low and --high, or --schema, and --bins; None if not given."""
     from safle.encoders.schema import Schema
 
@@ -227,7 +223,7 @@ limit_options = options(
 """What a client may claim, for every command that admits contributions."""
 
 
-def chosen_limits(options: dict[str, Any], before: Any = None) -> Any:
+def take_limits(options: dict[str, Any], before: Any = None) -> Any:
     """Take the `Limits` out of a command's ``options``; limits not given are as ``before``."""
     from safle.server import Limits
 

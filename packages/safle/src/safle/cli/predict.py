@@ -47,7 +47,7 @@ def _predict(
     session: Session, model: Model, path: Path, output: Path, options: dict[str, Any]
 ) -> int:
     """Write the predictions of a table; return their number."""
-    table = open_matching(model.encoder, path, labelled=False, **opt.selected(options))
+    table = open_matching(model.encoder, path, labelled=False, **opt.pick_table_options(options))
     proba, outside, done = options["proba"], model.watch(), 0
     titles = [f"probability_{name}" for name in model.class_names] if proba else []
 

@@ -158,8 +158,8 @@ def _with_noise(space: Space, options: dict[str, Any]) -> Space:
 def _space(options: dict[str, Any]) -> Space:
     """The space of the sum: of evaluation counts, of statistics or of histograms."""
     encoder_path, model_path, most = (options[n] for n in ("encoder_path", "model_path", "most"))
-    classes = opt.declared_classes(options["classes"])
-    grid = opt.declared_grid(options)
+    classes = opt.parse_classes(options["classes"])
+    grid = opt.parse_grid(options)
     of_histograms = [options["features"], grid]
     if model_path is not None and not any([encoder_path, classes, *of_histograms]):
         model = load_model(model_path)

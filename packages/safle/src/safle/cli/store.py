@@ -78,7 +78,7 @@ def add(
         _open(folder, options.pop("encoder_path")) as opened,
         session.progress(f"adding {len(files)} files") as advance,
     ):
-        chosen = opt.chosen_limits(options, opened.limits)
+        chosen = opt.take_limits(options, opened.limits)
         if chosen != opened.limits:
             opened.declare(chosen)
         before = len(opened.members)

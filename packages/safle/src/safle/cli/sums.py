@@ -75,7 +75,7 @@ def add_up(
     list its contributions: only a store can name them and remove one.
     """
     space = load_encoder(encoder_path).space if encoder_path else None
-    limits = opt.chosen_limits(options)
+    limits = opt.take_limits(options)
     with session.progress("summing") as advance:
         summed = sum_files(
             files, output, space=space, limits=limits, progress=advance, ray=ray, **options
@@ -127,7 +127,7 @@ def publish(
     )
     statistics = Store.open(total).total().snapshot() if stored else read_statistics(total)
     promise = f"noisy statistics, epsilon {epsilon:g} and delta {delta:g}"
-    classes = opt.declared_classes(options["classes"], like=statistics.class_names) or ()
+    classes = opt.parse_classes(options["classes"], like=statistics.class_names) or ()
     allowed = _within_policy(options["policy_path"], options["most_epsilon"])
 
     def draw(size: int, scale: float) -> NDArray[np.int64]:

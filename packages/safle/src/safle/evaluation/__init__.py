@@ -1,8 +1,8 @@
 """Predictions -> figures: counts that add up, metrics, pages.
 
-`evaluate` counts a model's answers at a site, `Figures` measures counts, `EvaluationReport` presents them,
-and `fit_temperature` makes a model's probabilities fit them. `draw` turns a `Chart` or a
-`Mix` into a picture of a page.
+`evaluate` counts a model's answers at a site, `Figures` measures counts, `EvaluationReport`
+presents them, and `fit_temperature` makes a model's probabilities fit them. `draw` turns a `Chart`
+or a `Mix` into a picture of a page.
 """
 
 from typing import TYPE_CHECKING

@@ -66,8 +66,8 @@ def evaluate_each(
             f"labels are like {names[0].item()!r}; expected labels like the model's class "
             f"{model.class_names[0]!r}: use the labels that were counted with"
         )
-    once = np.ones(len(rows), np.int64)
-    times = [once if each is None else as_weights(each, len(rows)) for each in weights]
+    ones = np.ones(len(rows), np.int64)
+    times = [ones if each is None else as_weights(each, len(rows)) for each in weights]
     arrays = shapes(len(places)).items()
     totals = [{name: np.zeros(shape, np.int64) for name, shape in arrays} for _ in weights]
     for first in range(0, len(rows), BATCH):

@@ -200,8 +200,8 @@ def _resample(evaluation: Evaluation, seed: int) -> dict[str, Figure]:
         drawn = np.array([draw[name] for draw in draws])
         drawn = drawn[~np.isnan(drawn)]
         width = Z * float(drawn.std()) if len(drawn) else np.nan
-        most = np.inf if name == "log_loss" else 1.0
-        figures[name] = Figure(value, max(value - width, 0.0), min(value + width, most))
+        highest_value = np.inf if name == "log_loss" else 1.0
+        figures[name] = Figure(value, max(value - width, 0.0), min(value + width, highest_value))
     return figures
 
 
@@ -249,14 +249,14 @@ def reliability(confidence: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
     """Answers, mean probability and share of right ones in each bin, (CALIBRATION_BINS,)."""
     middles = bin_probabilities()
     bins = np.minimum((middles * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    answers = confidence.sum(axis=0)
-    many, promised, right = (
+    answered = confidence.sum(axis=0)
+    answers, probability_sums, right = (
         np.bincount(bins, weights=weights, minlength=CALIBRATION_BINS)
-        for weights in (answers * 1.0, answers * middles, confidence[1])
+        for weights in (answered * 1.0, answered * middles, confidence[1])
     )
-    return many.astype(np.float64), divide(promised, many), divide(right, many)
+    return answers.astype(np.float64), divide(probability_sums, answers), divide(right, answers)
 
 
 def _calibration_error(confidence: NDArray[np.int64]) -> float:
-    many, promised, right = reliability(confidence)
-    return float(divide(np.nansum(many * np.abs(promised - right)), many.sum()))
+    answers, probability, right = reliability(confidence)
+    return float(divide(np.nansum(answers * np.abs(probability - right)), answers.sum()))

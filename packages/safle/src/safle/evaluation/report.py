@@ -158,8 +158,8 @@ class EvaluationReport:
             "balanced_accuracy": self.figures.balanced_accuracy.value,
             "figures": self.figures.to_json(),
             "classes": [
-                {"name": name, **without_nan(measured), "support": many}
-                for name, measured, many in classes
+                {"name": name, **without_nan(measured), "support": samples}
+                for name, measured, samples in classes
             ],
             "unknown": unknown,
             "confusion": self.counts.confusion.tolist(),
@@ -226,15 +226,15 @@ def _recall(others: Counts, own: Counts) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _bars(counts: Evaluation) -> list[dict[str, float]]:
     """Bars of the reliability diagram: place, and shares of 1."""
-    many, promised, right = reliability(counts.confidence)
+    answers, probability, right = reliability(counts.confidence)
     return [
         {
-            "x": at / len(many),
-            "width": 1 / len(many),
+            "x": at / len(answers),
+            "width": 1 / len(answers),
             "right": right[at],
-            "promised": promised[at],
-            "share": many[at] / many.max(),
-            "many": many[at],
+            "probability": probability[at],
+            "share": answers[at] / answers.max(),
+            "answers": answers[at],
         }
-        for at in np.flatnonzero(many).tolist()
+        for at in np.flatnonzero(answers).tolist()
     ]

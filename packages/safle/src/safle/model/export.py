@@ -131,8 +131,8 @@ def _proto(graph: Graph, model: Model, label: int) -> onnx.ModelProto:
     )
 
 
-def _value(name: str, kind: int, *sizes: int) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, ["batch", *sizes])
+def _value(name: str, element_type: int, *sizes: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, element_type, ["batch", *sizes])
 
 
 def _facts(model: Model) -> Iterator[tuple[str, Any]]:
@@ -188,8 +188,8 @@ class Graph:
         self.nodes.append(helper.make_node(operator, inputs, names, **attributes))
         return name
 
-    def cast(self, x: str, kind: int) -> str:
-        return self.node("Cast", x, to=kind)
+    def cast(self, x: str, element_type: int) -> str:
+        return self.node("Cast", x, to=element_type)
 
     def name(self, value: str, name: str) -> None:
         """Give ``value`` a second name: that of an output of the graph."""

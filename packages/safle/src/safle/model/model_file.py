@@ -21,7 +21,6 @@ places of V and d, and the term is added. All sums are exact in float64, in any 
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from safle.basics.tensors import (
 )
 from safle.encoders import Encoder
 from safle.encoders.base import encoder_header, restore_encoder
-from safle.encoders.features import ClassName, as_class_names
+from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import WireError
 from safle.model.scores import MOST_BITS, on_grid
 from safle.solver import Solution
@@ -105,6 +104,8 @@ def _restore_solution(encoder: Encoder, header: dict[str, Any], arrays: Arrays) 
     temperature = float.fromhex(header["temperature"]) if "temperature" in header else None
     if temperature is not None and not 0 < temperature < np.inf:
         raise WireError(f"temperature {temperature}; expected a positive number")
+    if header["sum"] != "" and not is_digest(header["sum"]):
+        raise WireError("the digest of the sum is malformed; expected 64 hexadecimal digits")
     squares = None
     if "factors" in arrays:
         exponent, worth = header["exponent"], float.fromhex(header["worth"])
@@ -124,15 +125,9 @@ def _restore_solution(encoder: Encoder, header: dict[str, Any], arrays: Arrays) 
         ridge=ridge,
         quadratic=squares,
         temperature=temperature,
-        sum_digest=_restore_digest(header["sum"]),
+        sum_digest=header["sum"],
         privacy=Privacy.from_json(header["privacy"]) if "privacy" in header else None,
     )
-
-
-def _restore_digest(digest: Any) -> str:
-    if not isinstance(digest, str) or not re.fullmatch("([0-9a-f]{64})?", digest):
-        raise WireError("the digest of the sum is malformed; expected 64 hexadecimal digits")
-    return digest
 
 
 def _restore_classes(names: Any) -> tuple[ClassName, ...]:

@@ -169,8 +169,8 @@ class Squares:
         shape = (classes, d, self.width) if head.by_directions else (classes, d * (d + 1) // 2)
         shapes = {"factors": shape, "offsets": (classes, self.width)}
         for name, expected in shapes.items():
-            array, kind = getattr(head, name), {"factors": np.int16, "offsets": np.int32}[name]
-            if not d * self.width or array.dtype != kind or array.shape != expected:
+            array, dtype = getattr(head, name), {"factors": np.int16, "offsets": np.int32}[name]
+            if not d * self.width or array.dtype != dtype or array.shape != expected:
                 raise WireError(f"{name} is {array.dtype} {array.shape}; expected {expected}")
         if abs(head.exponent) > MOST_EXPONENT or not 0 < head.worth <= 1:
             raise WireError(
@@ -182,7 +182,7 @@ class Squares:
             raise WireError(f"columns of scales {sorted(scales)} are squared; expected one scale")
         self.step = float(np.ldexp(1 / scales.pop(), head.exponent + OFFSET_BITS))
         """Value of one step of an integer sum, in units of the offsets."""
-        self.most = math.isqrt((1 << 53) // self.width)
+        self.clip_limit = math.isqrt((1 << 53) // self.width)
         sign = 1 if head.by_directions else -1
         self.square_weight = sign * head.worth / 2 / (1 << 2 * OFFSET_BITS)
 
@@ -219,7 +219,7 @@ class Squares:
                 values = real[rows, :depth] @ factor[:depth, part]
                 np.rint(np.multiply(values, self.step, out=values), out=values)
                 values -= self.head.offsets[place, part]
-                np.clip(values, -self.most, self.most, out=values)
+                np.clip(values, -self.clip_limit, self.clip_limit, out=values)
                 sums[rows] += np.einsum("ij,ij->i", values, values)
             scores[:, place] += sums * self.square_weight
 
@@ -233,7 +233,7 @@ class Squares:
             factors = np.concatenate([self.factor(place) for place in places], axis=1)
             values = ops.round(ops.multiply(ops.integer_product(codes, factors), self.step))
             values = ops.subtract(values, self.head.offsets[first : places.stop].ravel())
-            values = ops.clip(values, -self.most, self.most)
+            values = ops.clip(values, -self.clip_limit, self.clip_limit)
             parts.append(ops.sum_squares(values, len(places), width))
         return ops.multiply(ops.join(parts), self.square_weight)
 
