@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +18,6 @@ from safle.wire import decode_statistics, encode_statistics
 from support.data_sets import data_sets, encoders
 from support.reference import phi
 from support.tables import write_table
-
-ROOT = Path(__file__).parents[4]
-COMMAND = "import sys, support.toy_kind; from safle.cli.main import run; run(sys.argv[1:])"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,46 +40,36 @@ def folder(tmp_path_factory, digits):
     return place
 
 
-def safle(folder: Path, *arguments: str) -> str:
-    path = os.pathsep.join([str(ROOT), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.slow
-def test_it_goes_through_the_commands(folder, digits):
-    assert "--reach" in safle(folder, "encoder", "make", "--help")
+def test_it_goes_through_the_commands(folder, digits, safle, monkeypatch):
+    monkeypatch.chdir(folder)
+    # Options are made of the kinds that are known when a command is imported. Other tests get the
+    # command without this kind back.
+    importlib.import_module("safle.cli.encoder")
+    monkeypatch.delitem(sys.modules, "safle.cli.encoder")
+    assert "--reach" in safle("encoder", "make", "--help")
     made = ["--range", "0", "16", "--features", "64", "--kind", "toy", "--reach", "1"]
-    shown = safle(folder, "encoder", "make", *made, "-o", "encoder.safetensors")
+    shown = safle("encoder", "make", *made, "-o", "encoder.safetensors")
     assert "toy" in shown
     assert "reach" in shown
     encoder = ["--encoder", "encoder.safetensors"]
     for name in "ab":
-        safle(folder, "count", f"{name}.npz", *encoder, "-o", f"{name}.stats")
-    safle(folder, "sum", "a.stats", "b.stats", "-o", "total.stats")
-    safle(folder, "solve", "total.stats", *encoder, "-o", "model.safetensors")
-    safle(folder, "evaluate", "model.safetensors", "test.npz")
-    safle(folder, "store", "add", "store", *encoder, "a.stats", "b.stats")
-    safle(folder, "store", "solve", "store", "-o", "stored.safetensors")
+        safle("count", f"{name}.npz", *encoder, "-o", f"{name}.stats")
+    safle("sum", "a.stats", "b.stats", "-o", "total.stats")
+    safle("solve", "total.stats", *encoder, "-o", "model.safetensors")
+    safle("evaluate", "model.safetensors", "test.npz")
+    safle("store", "add", "store", *encoder, "a.stats", "b.stats")
+    safle("store", "solve", "store", "-o", "stored.safetensors")
     model = (folder / "model.safetensors").read_bytes()
     assert (folder / "stored.safetensors").read_bytes() == model
     simulated = ["--clients", "3", "--out", "simulation"]
-    safle(folder, "simulate", "all.npz", *encoder, *simulated)
+    safle("simulate", "all.npz", *encoder, *simulated)
     assert (folder / "simulation" / "model.safetensors").read_bytes() == model
     loaded = load_model(folder / "model.safetensors")
     assert (loaded.predict(digits[0][600:800]) == digits[1][600:800]).mean() > 0.7
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
-    safle(folder, "export", "model.safetensors", "-o", "model.onnx")
+    safle("export", "model.safetensors", "-o", "model.onnx")
     session = runtime.InferenceSession(folder / "model.onnx")
     features = digits[0][600:800].astype(np.float32)
     scores, labels = session.run(["scores", "label"], {"features": features})

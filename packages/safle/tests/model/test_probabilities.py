@@ -25,11 +25,11 @@ from safle import (
     make_encoder,
     write_evaluation,
 )
-from safle.cli.main import run
 from safle.errors import InvalidInput, WireError
 from safle.model import Model
 from safle.publishing.noise import plan_noise, publish
 from safle.solver import solve
+from support import command
 
 BINS = 15
 
@@ -131,14 +131,12 @@ def test_priors_that_cannot_be_meant_are_refused(digits: Any, tmp_path: Path) ->
     safle.write_statistics(tmp_path / "total.stats", counted)
     (tmp_path / "priors.csv").write_text("".join(f"{name},{name + 1}\n" for name in range(10)))
     (tmp_path / "bad.csv").write_text("0;1\n")
+    solving = ("solve", "total.stats", "--encoder", "encoder.safetensors", "-o", "model")
     for name, code in (("priors.csv", 0), ("bad.csv", 1), ("nowhere.csv", 1)):
-        files = ["total.stats", "encoder.safetensors", "model.safetensors", name]
-        total, made, model, priors = (str(tmp_path / file) for file in files)
-        with pytest.raises(SystemExit) as ended:
-            run(["solve", total, "--encoder", made, "--priors", priors, "-o", model])
-        assert ended.value.code == code
+        command.safle(*solving, "--priors", name, folder=tmp_path, code=code)
     asked = {name: float(name + 1) for name in range(10)}
-    assert Path(model).read_bytes() == Model(encoder, solve(counted, priors=asked)).to_bytes()
+    model = Model(encoder, solve(counted, priors=asked))
+    assert (tmp_path / "model").read_bytes() == model.to_bytes()
 
 
 def test_counts_fit_the_temperature_of_the_quadratic_head(

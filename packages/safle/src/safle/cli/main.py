@@ -170,11 +170,10 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
     session.text(["The same data, split differently:"])
     digests = [(r.method, how, digest[:16]) for r in results for how, digest in r.digests.items()]
     session.table(["method", "split", "model digest"], digests)
-    same = all(result.same_model for result in results)
-    verdict = ["identical model bytes for every split"] if same else []
-    session.text([*verdict, f"to look at and to show: {folder / 'index.html'}"])
-    if not same:
+    session.text([f"to look at and to show: {folder / 'index.html'}"])
+    if not all(result.same_model for result in results):
         raise SafleError("equal data gave different models")
+    session.text(["identical model bytes for every split"])
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

@@ -84,11 +84,11 @@ def partition(
     if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
         raise InvalidInput(f"clients is {clients!r}; expected an integer, at least 1")
     names, classes = _classes(labels)
-    kind, _, number = scenario.partition("=")
+    rule, _, number = scenario.partition("=")
     try:
-        if kind == "alpha":
+        if rule == "alpha":
             return _dirichlet(len(names), classes, clients, float(number), generator)
-        if kind == "shards":
+        if rule == "shards":
             return _shards(classes, clients, int(number), generator)
     except ValueError as error:
         raise SettingsError(f"scenario {scenario!r}: {error}") from error

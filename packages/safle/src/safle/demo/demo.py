@@ -46,7 +46,7 @@ SAFLE: Method = ("SAFLe (the paper's)", "embedding", "least-squares")
 DEFAULT: Method = ("safle's default", DEFAULT_KIND, "auto")
 
 Announce = Callable[[str], None]
-"""Called with a sentence about what was just done."""
+"""Called with a sentence about what is done next."""
 
 
 @dataclass(frozen=True)
@@ -85,19 +85,15 @@ def run_demo(
     sizes = [len(part) for part in parts]
     announce(
         f"{len(data.train):,} handwritten digits are dealt out to {clients} clients, very "
-        f"unequally: one holds {max(sizes)} of them, {sizes.count(0)} hold none. Each has a file "
-        "of its own. The whole federation runs three times, with another encoder each time."
+        f"unequally: one holds {max(sizes)} of them, {sizes.count(0)} hold none. Each counts a "
+        "file of its own and sends the counts once; the server adds them up and solves one system. "
+        "The whole federation runs three times, with another encoder each time."
     )
     results = []
     for method in (AFL, SAFLE, DEFAULT):
+        announce(f"{method[0]} ...")
         result, model, curve = _federate(method, folder, tables, data)
         results.append(result)
-        announce(_summarise(result))
-    if all(result.same_model for result in results):
-        announce(
-            "The same digits at one client, and the same files in another order, give the same "
-            "models, byte for byte. So do sums under masks, which the server could not read."
-        )
     settings = {"clients": clients, "alpha": alpha, "seed": seed, "test_samples": len(data.test)}
     content = {"settings": settings, "results": [asdict(result) for result in results]}
     atomic.write_text(output / "results.json", json.dumps(content, indent=2) + "\n")
@@ -117,14 +113,6 @@ def _deal_out(data: Digits, parts: Parts, folder: Path) -> list[Path]:
     np.savez(folder / "train.npz", features=data.train, labels=data.train_labels)
     np.savez(folder / "test.npz", features=data.test, labels=data.test_labels)
     return tables
-
-
-def _summarise(result: Result) -> str:
-    return (
-        f"{result.method}: every client counts its own file and sends the counts once, "
-        f"{1e3 * result.megabytes_per_client:,.0f} kB on average; the server adds them up and "
-        f"solves one system. {result.accuracy:.1%} of the digits that nobody held are read right."
-    )
 
 
 def _federate(
