@@ -313,12 +313,13 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     def _score_known_classes(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores of the classes with samples; warns of values that the encoder does not expect."""
-        checked = self.encoder_.check(check_features(self, X))
-        outside = self.model_.watch()
+        model = self.model_
+        checked = model.encoder.check(check_features(self, X))
+        outside = model.watch()
         outside.add(checked)
         if len(outside.too_many) or not self._drafts:
             outside.warn()
-        return self.model_.score_checked(checked)
+        return model.score_checked(checked)
 
     def _spread(self, columns: NDArray[np.float64], *, missing: float) -> NDArray[np.float64]:
         """Columns of the classes with samples as columns of `classes_`."""
