@@ -1,16 +1,12 @@
-"""A file is the old one or the whole new one: exceptions, Ctrl-C, a full disk, kill -9."""
+"""A file is the old one or the whole new one: exceptions, Ctrl-C, a full disk."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from safle.basics import atomic
@@ -102,30 +98,3 @@ def test_a_folder_that_is_not_there_is_named(writers, tmp_path):
     for write in writers.values():
         with pytest.raises(FileNotFoundError, match="nowhere"):
             write(tmp_path / "nowhere" / "file")
-
-
-RESTLESS_WRITER = """
-import sys
-from safle.basics import atomic
-print("begun", flush=True)
-while True:
-    for letter in (b"a", b"b"):
-        atomic.write_bytes(sys.argv[1], letter * 300_000)
-"""
-
-
-def test_kill_at_any_moment_leaves_a_whole_file(tmp_path):
-    generator = np.random.default_rng(0)
-    path = tmp_path / "file"
-    path.write_bytes(b"a" * 300_000)
-    for _ in range(6):
-        child = subprocess.Popen(
-            [sys.executable, "-c", RESTLESS_WRITER, path], stdout=subprocess.PIPE
-        )
-        assert child.stdout.readline() == b"begun\n"
-        time.sleep(generator.uniform(0.0, 0.1))
-        child.kill()
-        child.wait(timeout=300)
-        child.stdout.close()
-        content = path.read_bytes()
-        assert content in {b"a" * 300_000, b"b" * 300_000}

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import signal
-import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +11,14 @@ import pytest
 from safle import DeclaredRange, LinearEncoder, Model, count, solve
 from safle.basics.places import BESIDE
 from safle.encoders.histogram import Grid, Histogram
-from safle.errors import DuplicateContribution, PolicyRefused, StoreError
+from safle.errors import PolicyRefused, StoreError
 from safle.server.card import write_card
-from safle.server.store import Store
 from safle.server.summing import sum_files
-from safle.site.log import read_log, write_log
+from safle.site.log import read_log
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.site.sheet import CLASSES_SHOWN, Sheet, write_release
 from safle.wire import encode_statistics
-from safle.wire.contribution import Contribution
 from support.data_sets import fixed_data
 
 DATA = fixed_data("table", 60)
@@ -136,53 +129,8 @@ def test_nothing_leaves_where_the_log_cannot_be_written(contribution, log, monke
     assert not output.exists()
 
 
-def test_refusals_of_a_store_are_logged_and_change_nothing_else(tmp_path):
-    data = encode_statistics(DATA.count())
-    with Store.create(tmp_path / "store", DATA.encoder) as store:
-        store.add(Contribution("a", data))
-        with pytest.raises(DuplicateContribution):
-            store.add(Contribution("b", data))
-        assert [*store.members] == ["a"]
-    events = read_log(tmp_path / "store" / "store.sqlite")
-    assert [(row.event, row.who) for row in events] == [("received", "a"), ("refused", "b")]
-
-
-def test_a_log_shows_when_it_was_changed(log):
-    """It is a sealed file, of which tests/basics says more."""
-    for number in range(3):
-        write_log("sent", who="me", note=str(number))
-    assert [row.note for row in read_log(log)] == ["0", "1", "2"]
-    connection = sqlite3.connect(log, isolation_level=None)
-    connection.execute("DROP TRIGGER log_kept")
-    connection.execute("DELETE FROM log WHERE number = 2")
-    connection.close()
-    with pytest.raises(StoreError, match="somebody has changed the file"):
-        read_log(log)
-
-
 def test_what_is_no_log_is_named(tmp_path):
     (tmp_path / "text").write_text("not a database, whatever it says here")
     for name in ("text", "nothing"):
         with pytest.raises(StoreError, match=name):
             read_log(tmp_path / name)
-
-
-@pytest.mark.slow
-def test_a_kill_loses_no_row_that_was_written(log):
-    """Each number is printed when its row is said to be on the disk."""
-    program = (
-        "from safle.site.log import write_log\n"
-        "for n in range(10**6):\n"
-        "    write_log('sent', who='me', note=str(n))\n"
-        "    print(n, flush=True)\n"
-    )
-    last = -1
-    for _ in range(3):
-        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
-            for _ in range(20):
-                last = int(process.stdout.readline())
-            os.kill(process.pid, signal.SIGKILL)
-            last = max([last, *map(int, process.stdout.read().split())])
-        events = read_log(log)
-        # One more may have been written before it could be said.
-        assert int(events[-1].note) in (last, last + 1)
