@@ -36,7 +36,7 @@ private_round = declare_round(
     StatisticsSpace.of(encoder, range(10), most_total_samples=10_000),
     clients=[key.public for key in hospitals],
     keyholders=[key.public for key in keyholders],
-    least=3,
+    least_clients=3,
 )
 
 # Every hospital masks its counts: to anybody else the file is noise.

@@ -136,7 +136,7 @@ def test_a_key_without_a_policy_answers_private_rounds_only(answer, table, tmp_p
 
 
 def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
-    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3, least=3)
+    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3, least_clients=3)
     parties.operator.public.save(tmp_path / "operator.pub")
     parties.keyholders[0].save(tmp_path / "k.key")
     parts = [DATA.part(np.arange(60) % 3 == at).count() for at in range(3)]

@@ -33,7 +33,7 @@ PARTS = [DATA.part(np.arange(40) % 4 == at) for at in range(4)]
 @pytest.fixture
 def federation(tmp_path):
     """Everybody's files, a run and the nodes' configurations: clients first, then keyholders."""
-    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 100), 4, least=3)
+    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 100), 4, least_clients=3)
     DATA.encoder.save(tmp_path / "encoder.safetensors")
     parties.operator.public.save(tmp_path / "operator.pub")
     (tmp_path / "round.private").write_bytes(parties.private_round.data)
@@ -156,7 +156,7 @@ def test_sites_without_keys_are_named(federation, tmp_path):
 
 def test_a_hospital_may_hold_keys_too(tmp_path, federation):
     run, _ = federation
-    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 100), 4, least=3)
+    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 100), 4, least_clients=3)
     both = replace(parties, keyholders=parties.clients[:2])
     both = both.again(parties.private_round.space)
     for key in both.clients:

@@ -40,8 +40,6 @@ from safle_flower.settings import Run
 
 KEYHOLDERS = 2
 """How many keyholders a private simulation has."""
-LEAST_CLIENTS = 3
-"""The fewest clients whose sum these keyholders open."""
 
 
 def simulate(
@@ -120,7 +118,7 @@ class _Sites:
             StatisticsSpace.of(self._encoder, classes, max(1, len(self._table))),
             clients=[self._keys[name].public for name in self.rows],
             keyholders=[self._keys[name].public for name in self.keyholders],
-            least=min(LEAST_CLIENTS, max(2, len(self.rows))),
+            least_clients=None if len(self.rows) > 2 else 2,
         )
         public, declared = self._scratch / "operator.pub", self._scratch / "round.private"
         operator.public.save(public)

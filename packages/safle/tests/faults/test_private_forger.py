@@ -39,7 +39,7 @@ PARTS = [client.count() for client in CLIENTS]
 
 @pytest.fixture(scope="module")
 def parties():
-    return make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3, least=3)
+    return make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3, least_clients=3)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_forged_contributions(parties):
 
 def test_a_forged_contribution_takes_no_more_memory_than_a_true_one():
     data = fixed_data("linear", 30, feature_dim=150)
-    parties = make_parties(StatisticsSpace.of(data.encoder, [0, 1, 2], 1000), 3, least=2)
+    parties = make_parties(StatisticsSpace.of(data.encoder, [0, 1, 2], 1000), 3, least_clients=2)
     true = parties.mask(0, data.count())
     most = peak(parties, true)
     for forged in forged_contributions(np.random.default_rng(5), parties, true, 100):

@@ -60,7 +60,7 @@ SPACE = StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000)
 
 @pytest.fixture(scope="module")
 def parties():
-    return make_parties(SPACE, 6, least=2)
+    return make_parties(SPACE, 6, least_clients=2)
 
 
 @pytest.fixture(scope="module")
@@ -175,8 +175,8 @@ def test_too_few_clients(parties, files):
 
 
 def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
-    """Of six clients half must be in, whatever ``least`` is; so must those who come later."""
-    half = make_parties(SPACE, 6, least=2, least_share=0.5)
+    """Of six clients half must be in by default; so must those who come later."""
+    half = make_parties(SPACE, 6, least_clients=None)
     files = [half.mask(at, part) for at, part in enumerate(PARTS)]
     with pytest.raises(FederationError, match="2 clients are in; keyholders open the sum of at le"):
         half.gather(files[:2])
@@ -189,12 +189,10 @@ def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
         half.answer(0, half.gather(files), tmp_path / "history")
 
 
-@pytest.mark.parametrize(
-    ("share", "clients", "fewest"),
-    [(0.5, 6, 3), (0.5, 7, 4), (1 / 3, 9, 3), (0.07, 100, 7), (0, 9, 2), (1, 9, 9), (0.1, 5, 2)],
-)
-def test_the_share_of_the_clients_is_exact(share, clients, fewest):
-    assert make_parties(SPACE, clients, least_share=share).private_round.fewest == fewest
+@pytest.mark.parametrize(("clients", "least"), [(3, 3), (5, 3), (6, 3), (7, 4), (100, 50)])
+def test_by_default_half_of_the_clients_stay_together(clients, least):
+    parties = make_parties(SPACE, clients, least_clients=None)
+    assert parties.private_round.least_clients == least
 
 
 def test_a_second_set_needs_enough_clients_of_difference(parties, files, tmp_path):
@@ -230,11 +228,11 @@ def test_several_rounds_that_come_down_to_one_client_are_pointed_out(parties, tm
 
 
 def test_a_later_round_with_a_smaller_least_does_not_silence_warnings(tmp_path):
-    first = make_parties(SPACE, 6, least=3)
+    first = make_parties(SPACE, 6, least_clients=3)
     path = tmp_path / "history"
     first.answer(0, first.add_up(PARTS), path)
     second = first.again(SPACE)
-    assert second.private_round.least == 2
+    assert second.private_round.least_clients == 2
     fewer = second.add_up(PARTS[:4])
     few = "the difference of the two is the sum of few clients: client-04, client-05."
     assert few in told(fewer.request, path)
@@ -368,7 +366,7 @@ def test_a_box_opens_for_its_own_client_round_and_file_only(parties, files):
     [
         ({"keyholders": 0}, "0 keyholders; expected 1 to 3"),
         ({"keyholders": 4}, "4 keyholders; expected 1 to 3"),
-        ({"least": 7}, "least 7 of 6 clients"),
+        ({"least_clients": 7}, "least 7 of 6 clients"),
     ],
 )
 def test_rounds_that_would_not_protect_are_refused(change, match):
@@ -386,11 +384,11 @@ def test_a_round_is_its_operators(parties):
     ]
     keyholders = [parties.keyholders[0].public]
     with pytest.raises(SettingsError, match="one key under two names"):
-        declare_round(other, SPACE, clients=double, keyholders=keyholders, least=2)
+        declare_round(other, SPACE, clients=double, keyholders=keyholders, least_clients=2)
     assert parties.private_round.space == SPACE
     opened = container.from_bytes(parties.private_round.data, file_type=container.ROUND)
     content = json.loads(opened.section("payload", opened.raw_bytes))
-    for name in ("format", "least_share"):
+    for name in ("format", "least_clients"):
         without = {key: value for key, value in content.items() if key != name}
         with pytest.raises(WireError, match=f"not a valid round: there is no '{name}'"):
             read_content(container.canonical(without))

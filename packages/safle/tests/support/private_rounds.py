@@ -34,15 +34,14 @@ class Parties:
     clients: list[PrivateKey]
     keyholders: list[PrivateKey]
 
-    def again(self, space, *, least=2, least_share=0):
+    def again(self, space, *, least_clients=2):
         """Another round of the same people."""
         private_round = declare_round(
             self.operator,
             space,
             clients=[key.public for key in self.clients],
             keyholders=[key.public for key in self.keyholders],
-            least=least,
-            least_share=least_share,
+            least_clients=least_clients,
         )
         return replace(self, private_round=private_round)
 

@@ -22,7 +22,7 @@ SPACE = StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000)
 @pytest.mark.parametrize("keyholders", [2, 3])
 def test_honest_keyholders_who_never_compare_open_no_difference(keyholders, tmp_path):
     """The server asks one for {0, 1, 2}, another for all, and the last helps with both."""
-    parties = make_parties(SPACE, 4, keyholders=keyholders, least=2)
+    parties = make_parties(SPACE, 4, keyholders=keyholders, least_clients=2)
     files = [parties.mask(at, part) for at, part in enumerate(PARTS)]
     few, all_of_them = parties.gather(files[:3]), parties.gather(files)
     asked = [few, all_of_them]

@@ -56,7 +56,7 @@ def release(
     write_release(output, data, plain.under_masks(private_round), policy)
     session.note(
         "masked: the file does not show the counts that are listed here. Only a sum of at least "
-        f"{private_round.fewest} clients can be opened, if all of "
+        f"{private_round.least_clients} clients can be opened, if all of "
         f"{', '.join(private_round.keyholders)} answer"
     )
     return "masked contribution", data

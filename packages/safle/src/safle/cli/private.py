@@ -58,8 +58,10 @@ KEYHOLDER = (
     "A keyholder's public key; up to three, two are usual. All of them must answer: if one is "
     "lost, so is the round. A server with all of them but one learns nothing."
 )
-LEAST = "Fewest clients whose sum is opened, and by which two opened sums may differ."
-SHARE = "The same as a share of the round's clients; the larger of the two applies."
+LEAST = (
+    "Fewest clients whose sum is opened, and by which two opened sums may differ; by default half "
+    "of the clients, and at least 3."
+)
 OPERATOR_KEY = "The operator's private key, which signs the round."
 DELTA = "The delta of the differential privacy; goes with --epsilon."
 
@@ -112,8 +114,7 @@ def keys(session: Session, /, name: str, output: Path) -> None:
 @opt.option("--calibration", CALIBRATION, type=click.Choice(["declared", "public"]))
 @opt.file_option("--client clients", CLIENT, multiple=True, required=True)
 @opt.file_option("--keyholder keyholders", KEYHOLDER, multiple=True, required=True)
-@opt.option("--least", LEAST, "N", type=click.IntRange(min=2), default=3)
-@opt.option("--least-share", SHARE, "SHARE", type=click.FloatRange(0, 1), default=0.5)
+@opt.option("--least least_clients", LEAST, "N", type=click.IntRange(min=2))
 @opt.file_option("--key key_path", OPERATOR_KEY, required=True)
 @opt.output("The round file to write; all parties need it.", "private round")
 def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -> None:
@@ -131,15 +132,14 @@ def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -
         library.PrivateKey.load(key_path),
         _with_noise(_space(options), options),
         **parties,
-        least=options["least"],
-        least_share=options["least_share"],
+        least_clients=options["least_clients"],
     )
     write_bytes(output, private_round.data)
     facts = {
         "operator": private_round.operator.name,
         "clients": ", ".join(private_round.clients),
         "keyholders": ", ".join(private_round.keyholders),
-        "needed to open": f"all keyholders, at least {private_round.fewest} clients",
+        "needed to open": f"all keyholders, at least {private_round.least_clients} clients",
         "a client sends": readable(private_round.sizes.bytes),
         "round": private_round.digest,
     }

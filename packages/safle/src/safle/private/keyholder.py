@@ -43,20 +43,20 @@ class Opened:
     ----------
     members : each client with the file that it sent
     clients : the clients' names, by their keys: in another round a name may be another client's
-    least : of the round
+    least_clients : of the round
     """
 
     round_digest: str
     members: frozenset[str]
     clients: dict[str, str]
-    least: int
+    least_clients: int
 
     @staticmethod
     def of(request: Request) -> Opened:
         """The set that a request would open."""
         private_round = request.private_round
         clients = {private_round.clients[name].signing: name for name in request.heads}
-        return Opened(private_round.digest, request.members, clients, private_round.least)
+        return Opened(private_round.digest, request.members, clients, private_round.least_clients)
 
 
 class History:
@@ -97,9 +97,9 @@ class History:
                     "a set of this round was opened before, and every sum that opens with noise "
                     "costs as much privacy as the first: declare a new round"
                 )
-            check_apart([*before, asked.members], request.private_round.fewest)
+            check_apart([*before, asked.members], request.private_round.least_clients)
             texts = json.dumps(sorted(asked.members)), json.dumps(asked.clients)
-            row = asked.round_digest, request.digest, *texts, asked.least, now()
+            row = asked.round_digest, request.digest, *texts, asked.least_clients, now()
             self._file.append("opened", *row)
 
     def keep_answer(self, request: Request, data: bytes) -> bytes:
@@ -148,7 +148,7 @@ def warnings_across_rounds(asked: Opened, before: Iterable[Opened]) -> list[str]
     """Warnings of what this sum and those of other rounds give away, if clients count data again.
 
     They name every client who is told apart by all sums together, and the clients by whom two sums
-    differ, if these are fewer than the larger ``least`` of the two rounds.
+    differ, if these are fewer than the larger ``least_clients`` of the two rounds.
     """
     opened, asked_set = [*before], frozenset(asked.clients)
     names = {key: name for other in (*opened, asked) for key, name in other.clients.items()}
@@ -163,7 +163,7 @@ def warnings_across_rounds(asked: Opened, before: Iterable[Opened]) -> list[str]
         )
     for other, other_set in zip(opened, sets, strict=True):
         for few in (asked_set - other_set, other_set - asked_set):
-            if asked_set & other_set and 1 < len(few) < max(other.least, asked.least):
+            if asked_set & other_set and 1 < len(few) < max(other.least_clients, asked.least_clients):
                 warnings.append(
                     f"Beware: you have opened a sum of round {other.round_digest[:12]}… too. If "
                     "the others count the same data in both, the difference of the two is the sum "
@@ -229,7 +229,7 @@ def explain(request: Request, history: History) -> list[str]:
     text = f"""
 {private_round.operator.name} asks you to open the sum of {len(clients)} of \
 {len(private_round.clients)} clients of round {private_round.digest[:12]}…: {", ".join(clients)}.
-The round opens sums of at least {private_round.fewest} clients, if all keyholders answer: \
+The round opens sums of at least {private_round.least_clients} clients, if all keyholders answer: \
 {", ".join(private_round.keyholders)}.
 {past}
 You open the sum of all these clients, and the value of none of them alone.{noise}"""

@@ -294,10 +294,10 @@ class Gathering:
 
     def finish(self) -> MaskedSum:
         """The sum; refused if it has fewer clients than keyholders open."""
-        if len(self._heads) < self.private_round.fewest:
+        if len(self._heads) < self.private_round.least_clients:
             raise FederationError(
                 f"{len(self._heads)} clients are in; keyholders open the sum of at least "
-                f"{self.private_round.fewest} of this round's {len(self.private_round.clients)}"
+                f"{self.private_round.least_clients} of this round's {len(self.private_round.clients)}"
             )
         return MaskedSum(self.private_round, dict(sorted(self._heads.items())), self._total)
 

@@ -40,7 +40,7 @@ def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
         space,
         clients=[key.public for key in clients.values()],
         keyholders=[key.public for key in keyholders],
-        least=2,
+        least_clients=2,
     )
     gathering = Gathering(private_round)
     for name, make in values.items():

@@ -3,9 +3,9 @@
 Its head has the kind "round" and no other fields; the SHA-256 of the head is the round's identity.
 The payload is canonical JSON:
 
-- ``format`` ("safle-round-3"), ``id`` (random), ``most_total_samples`` (of all clients together);
+- ``format`` ("safle-round-4"), ``id`` (random), ``most_total_samples`` (of all clients together);
 - ``clients`` and ``keyholders`` (one to three): public keys;
-- ``least``, a number of clients, and ``least_share``, a fraction of them such as "1/2";
+- ``least_clients``: the fewest whose sum is opened, and by whom two opened sums differ;
 - ``space``: ``kind`` ("statistics"), ``fingerprint``, ``layout`` and ``classes``, with noise also
   ``promise`` (``[epsilon, delta, calibration]``); or ``kind`` ("histogram"), ``grid``, ``features``
   and maybe ``names``; or ``kind`` ("evaluation counts"), ``model`` and ``classes``.
@@ -18,7 +18,6 @@ import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -37,8 +36,8 @@ from safle.wire import container
 
 MOST_KEYHOLDERS = 3
 """All of them must answer: a fourth would protect no more clients, and lose more rounds."""
-FINEST_SHARE = 1000
-"""Largest denominator of a share: 0.333 becomes 333/1000, and 0.3333333 becomes 1/3."""
+LEAST_CLIENTS = 3
+"""Of a round that declares no other number: with two, each could take its own sum off."""
 MOST_BYTES = 1 << 22
 """Most bytes of a round's payload: some ten thousand clients."""
 
@@ -66,15 +65,13 @@ class _HistogramFile(_SpaceFile, tag="histogram"):
 
 
 class _RoundFile(msgspec.Struct, forbid_unknown_fields=True):
-    format: Literal["safle-round-3"]
+    format: Literal["safle-round-4"]
     id: str
     space: _StatisticsFile | _EvaluationFile | _HistogramFile
     most_total_samples: Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
     clients: list[PublicKey]
     keyholders: list[PublicKey]
-    least: Annotated[int, Meta(ge=2, le=MAX_SAMPLES)]
-    # Python would take "1e999999999" for a fraction, and work it out.
-    least_share: Annotated[str, Meta(pattern=r"\A[0-9]{1,9}(/[1-9][0-9]{0,8})?\Z")]
+    least_clients: Annotated[int, Meta(ge=2, le=MAX_SAMPLES)]
 
 
 @dataclass(frozen=True)
@@ -85,36 +82,27 @@ class RoundContent:
     ----------
     space : what is added up
     clients, keyholders : by name; all keyholders must answer before a sum opens
-    least : fewest clients whose sum is opened, and by whom two opened sums differ
-    least_share : the same, as a share of all clients of the round
+    least_clients : the fewest whose sum is opened, and by whom two opened sums differ
     """
 
     space: Space
     clients: Mapping[str, PublicKey]
     keyholders: Mapping[str, PublicKey]
-    least: int
-    least_share: Fraction
+    least_clients: int
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.keyholders) <= MOST_KEYHOLDERS:
             raise SettingsError(
                 f"{len(self.keyholders)} keyholders; expected 1 to {MOST_KEYHOLDERS}"
             )
-        if not 2 <= self.least <= len(self.clients):
+        if not 2 <= self.least_clients <= len(self.clients):
             raise SettingsError(
-                f"least {self.least} of {len(self.clients)} clients; expected at least 2, and at "
-                "most all clients: the sum of one client is that client's value"
+                f"least {self.least_clients} of {len(self.clients)} clients; expected at least 2, "
+                "and at most all clients: the sum of one client is that client's value"
             )
-        if self.least_share > 1:
-            raise SettingsError(f"least_share {self.least_share}; expected 0 to 1, such as 1/2")
         for parties in (self.clients, self.keyholders):
             if len({party.signing for party in parties.values()}) != len(parties):
                 raise SettingsError("one key under two names; give each party a key of its own")
-
-    @property
-    def fewest(self) -> int:
-        """The fewest clients whose sum is opened, and by whom two opened sums differ."""
-        return max(self.least, math.ceil(self.least_share * len(self.clients)))
 
     @staticmethod
     def read(data: bytes, operator: PublicKey | None = None) -> tuple[RoundContent, SignedHead]:
@@ -206,16 +194,15 @@ def read_content(payload: bytes) -> RoundContent:
     invalid = "not a valid round: "
     try:
         file = as_settings(_RoundFile, json.loads(payload), where=invalid, error=WireError)
-        share = Fraction(file.least_share)
         clients, keyholders = _roster(file.clients), _roster(file.keyholders)
         space = _read_space(file.space, file.most_total_samples, len(keyholders))
-        if str(share) != file.least_share or payload != _canonical(file):
-            raise WireError(f"{invalid}expected canonical JSON, and a share in lowest terms")
+        if payload != _canonical(file):
+            raise WireError(f"{invalid}expected canonical JSON")
     except SafleError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise WireError(f"{invalid}{error}") from error
-    return RoundContent(space, clients, keyholders, file.least, share)
+    return RoundContent(space, clients, keyholders, file.least_clients)
 
 
 def declare_round(
@@ -224,8 +211,7 @@ def declare_round(
     *,
     clients: Sequence[PublicKey],
     keyholders: Sequence[PublicKey],
-    least: int = 3,
-    least_share: float = 0.5,
+    least_clients: int | None = None,
 ) -> PrivateRound:
     """A new round, signed by its operator.
 
@@ -234,7 +220,8 @@ def declare_round(
     space : what is added up
     keyholders : one, two or three; all of them must answer, and a server that conspires with all
         but one of them learns nothing more
-    least, least_share : no sum of fewer clients is opened, nor two that differ by fewer
+    least_clients : no sum of fewer is opened, nor two that differ by fewer; None for half of the
+        clients, and at least three
 
     Examples
     --------
@@ -242,18 +229,19 @@ def declare_round(
     >>> public = [key.public for key in others]
     >>> space = HistogramSpace(Grid(0, 1, 2, bins=4), most_total_samples=1000)
     >>> private_round = declare_round(operator, space, clients=public[:3], keyholders=public[3:])
-    >>> private_round.fewest, [*private_round.keyholders]
+    >>> private_round.least_clients, [*private_round.keyholders]
     (3, ['e', 'f'])
     """
+    if least_clients is None:
+        least_clients = max(LEAST_CLIENTS, math.ceil(len(clients) / 2))
     file = _RoundFile(
-        format="safle-round-3",
+        format="safle-round-4",
         id=secrets.token_hex(16),
         space=_write_space(space),
         most_total_samples=space.most_total_samples,
         clients=[*clients],
         keyholders=[*keyholders],
-        least=least,
-        least_share=str(Fraction(least_share).limit_denominator(FINEST_SHARE)),
+        least_clients=least_clients,
     )
     payload = _canonical(file)
     head = SignedHead.sign(key, "round", payload)

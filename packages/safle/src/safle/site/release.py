@@ -113,7 +113,7 @@ class Release:
             masked=True,
             gives_away="",
             keyholders=keyholders,
-            least_clients=private_round.fewest,
+            least_clients=private_round.least_clients,
             epsilon=private_round.epsilon,
         )
 
