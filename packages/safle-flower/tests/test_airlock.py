@@ -142,14 +142,14 @@ def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
     parts = [DATA.part(np.arange(60) % 3 == at).count() for at in range(3)]
     total = parties.gather([parties.mask(at, part) for at, part in enumerate(parts)])
     files = {"request.ask": total.request.to_bytes(), "round.private": parties.private_round.data}
-    expects = {"round": parties.private_round.digest, "request": total.digest}
+    expects = {"round": parties.private_round.digest, "request": total.request.digest}
     papers = ["--operator", tmp_path / "operator.pub", "--key", tmp_path / "k.key"]
     with pytest.raises(Refused, match="no history"):
         answer(Question("open", files, expects), *papers)
     papers += ["--history", tmp_path / "opened.sqlite"]
     assert answer(Question("open", files, expects), *papers)
-    few = replace(total, heads=dict([*total.heads.items()][:2]))
-    files["request.ask"] = few.request.to_bytes()
+    few = replace(total.request, heads=dict([*total.request.heads.items()][:2]))
+    files["request.ask"] = few.to_bytes()
     expects["request"] = few.digest
     with pytest.raises(Refused, match="client"):
         answer(Question("open", files, expects), *papers)

@@ -132,13 +132,13 @@ def _add_up_privately(
     counting = Round(grid, task, run, progress, keyholders=private_round.keyholders)
     _ask(counting, report, "clients")
     total = task.gathering.finish()
-    asking = RequestTask(total)
+    asking = RequestTask(total.request)
     # The nodes that said they are keyholders', and those that have not answered yet, are asked.
     rules = replace(run, expected="", clients=len(private_round.keyholders))
     _ask(Round(grid, asking, rules, only=counting.may_be_keyholder), report, "keyholders")
     statistics: Statistics = total.open(asking.answers.values())
-    note = f"statistics of {', '.join(total.heads)}"
-    write_log("opened", digest=total.digest, note=note, place=folder / LOG)
+    note = f"statistics of {', '.join(total.request.heads)}"
+    write_log("opened", digest=total.request.digest, note=note, place=folder / LOG)
     return statistics
 
 

@@ -22,7 +22,7 @@ from safle.evaluation import (
     write_evaluation,
 )
 from safle.model import Model
-from safle.private import Gathering, KeyholderAnswer, Masked, MaskedSum, PrivateRound
+from safle.private import Gathering, KeyholderAnswer, Masked, PrivateRound, Request
 from safle.server import Contribution, Limits, Store
 from safle.site import LOG
 from safle.statistics import Accumulator
@@ -90,10 +90,10 @@ class MaskTask:
 class RequestTask:
     """Keyholders' answers to one request."""
 
-    def __init__(self, total: MaskedSum) -> None:
-        self._total = total
-        files = {airlock.REQUEST: total.request.to_bytes(), airlock.ROUND: total.private_round.data}
-        expects = {"round": total.private_round.digest, "request": total.digest}
+    def __init__(self, request: Request) -> None:
+        self._request, private_round = request, request.private_round
+        files = {airlock.REQUEST: request.to_bytes(), airlock.ROUND: private_round.data}
+        expects = {"round": private_round.digest, "request": request.digest}
         self.question = airlock.Question(airlock.OPEN, files, expects)
         self.answers: dict[str, KeyholderAnswer] = {}
 
@@ -102,8 +102,8 @@ class RequestTask:
 
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         del client
-        answer = KeyholderAnswer.from_bytes(data, self._total.private_round)
-        answer.require(self._total)
+        answer = KeyholderAnswer.from_bytes(data, self._request.private_round)
+        answer.check_request(self._request)
         self.answers[answer.keyholder] = answer
         return 0, answer.request_digest
 

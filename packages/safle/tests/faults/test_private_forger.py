@@ -111,9 +111,9 @@ def peak(parties, data, read=Masked.from_bytes):
 
 
 def test_few_bytes_do_not_decompress_to_many(parties, total):
-    bomb, head = bytes(1 << 27), next(iter(total.heads.values()))
+    bomb, head = bytes(1 << 27), next(iter(total.request.heads.values()))
     said = {name: head.fields[name] for name in ("round", "client", "boxes")}
-    asked = {"round": parties.private_round.digest, "request": total.digest}
+    asked = {"round": parties.private_round.digest, "request": total.request.digest}
     answered = {**asked, "keyholder": parties.keyholders[0].name}
     signed = [
         (Masked.from_bytes, container.MASKED, parties.clients[0], "masked", said),
@@ -139,7 +139,7 @@ def load_round(data, private_round):
 
 @pytest.mark.parametrize("text", [r'"\ud800"', "NaN", "[" * 900 + "]" * 900])
 def test_heads_that_have_no_canonical_text(parties, total, text):
-    content = [head.to_json() for head in total.heads.values()]
+    content = [head.to_json() for head in total.request.heads.values()]
     content[0]["head"]["boxes"] = "here"
     heads = json.dumps(content).replace('"here"', text).encode()
     header = {"round": parties.private_round.digest}
@@ -149,7 +149,7 @@ def test_heads_that_have_no_canonical_text(parties, total, text):
 
 def test_forged_requests(parties, total):
     g, accepted = np.random.default_rng(3), 0
-    whole = [head.to_json() for head in total.heads.values()]
+    whole = [head.to_json() for head in total.request.heads.values()]
     with new_history() as history:
         for number in range(FILES):
             content = copy.deepcopy(whole)
@@ -172,7 +172,7 @@ def test_forged_requests(parties, total):
             data = container.to_bytes(container.MASKED_SUM, header, with_sum)
             attempt(lambda data=data: MaskedSum.from_bytes(data, parties.private_round))
         # Boxes for the others are theirs to judge; the clients and their files stay the same.
-        assert [one.members for one in history.sets()] == [total.members]
+        assert [one.members for one in history.sets()] == [total.request.members]
     assert 0 < accepted < FILES / 4
 
 

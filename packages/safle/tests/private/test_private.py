@@ -43,7 +43,7 @@ from safle.private import (
     declare_round,
     mask,
 )
-from safle.private.keyholder import History, explain, told_apart
+from safle.private.keyholder import History, explain, find_exposed
 from safle.private.round import read_content
 from safle.site.policy import Policy
 from safle.site.release import Release
@@ -169,7 +169,7 @@ def test_a_sum_that_nobody_could_have_counted_is_refused(parties):
 def test_too_few_clients(parties, files):
     with pytest.raises(FederationError, match="1 clients are in; keyholders open the sum of"):
         parties.gather(files[:1])
-    alone = Request(parties.private_round, dict([*parties.gather(files).heads.items()][:1]))
+    alone = Request(parties.private_round, dict([*parties.gather(files).request.heads.items()][:1]))
     with pytest.raises(FederationError, match="sum of 1 client;"):
         answer_anew(alone, parties.keyholders[0])
 
@@ -180,7 +180,7 @@ def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
     files = [half.mask(at, part) for at, part in enumerate(PARTS)]
     with pytest.raises(FederationError, match="2 clients are in; keyholders open the sum of at le"):
         half.gather(files[:2])
-    heads = half.gather(files).heads
+    heads = half.gather(files).request.heads
     few = Request(half.private_round, dict([*heads.items()][:2]))
     with pytest.raises(FederationError, match="at least 3 are"):
         answer_anew(few, half.keyholders[0])
@@ -247,7 +247,7 @@ def test_clients_of_other_rounds_are_known_by_their_keys(parties, files, tmp_pat
 
 
 @given(st.lists(st.frozensets(st.sampled_from("abcde"), min_size=1), max_size=5))
-def test_told_apart_is_the_span_over_the_rationals(sets):
+def test_who_is_exposed_is_the_span_over_the_rationals(sets):
     members = sorted({*"".join(map("".join, sets))})
     rows = [[int(member in one) for member in members] for one in sets]
     rank = np.linalg.matrix_rank(np.array(rows)) if rows else 0
@@ -257,7 +257,7 @@ def test_told_apart_is_the_span_over_the_rationals(sets):
         for member, unit in zip(members, units.tolist(), strict=True)
         if np.linalg.matrix_rank(np.array([*rows, unit])) == rank
     }
-    assert told_apart(sets) == expected
+    assert find_exposed(sets) == expected
 
 
 def test_a_keyholder_who_declines_is_told_so(parties, total, tmp_path, monkeypatch):
@@ -337,7 +337,7 @@ def test_the_masked_sum_survives_its_file(parties, total):
 
 
 def test_a_box_opens_for_its_own_client_round_and_file_only(parties, files):
-    heads = parties.gather(files[:2]).heads
+    heads = parties.gather(files[:2]).request.heads
     head, holder, other = (
         heads["client-00"],
         parties.keyholders[0],

@@ -9,7 +9,7 @@ import pytest
 
 from safle.errors import FederationError
 from safle.private import StatisticsSpace
-from safle.private.keyholder import check_apart
+from safle.private.keyholder import check_sets
 from safle.statistics import sum_statistics
 from support.data_sets import fixed_data
 from support.private_rounds import make_parties
@@ -26,20 +26,20 @@ def test_honest_keyholders_who_never_compare_open_no_difference(keyholders, tmp_
     files = [parties.mask(at, part) for at, part in enumerate(PARTS)]
     few, all_of_them = parties.gather(files[:3]), parties.gather(files)
     asked = [few, all_of_them]
-    given = {few.digest: {}, all_of_them.digest: {}}
+    given = {few.request.digest: {}, all_of_them.request.digest: {}}
     for at in range(keyholders):
         colludes = at == keyholders - 1
         # Each keyholder is asked for the other set first, and then for what is still missing.
         for number, total in enumerate(asked if at % 2 == 0 else asked[::-1]):
             history = tmp_path / f"{at}-{number if colludes else 'only'}"
             if colludes or number == 0:
-                given[total.digest][at] = parties.answer(at, total, history)
+                given[total.request.digest][at] = parties.answer(at, total, history)
             else:
                 with pytest.raises(FederationError, match="would tell 1 client apart"):
                     parties.answer(at, total, history)
     opened = []
     for total in asked:
-        answers = [*given[total.digest].values()]
+        answers = [*given[total.request.digest].values()]
         if len(answers) == keyholders:
             opened.append(parties.open(total, answers))
         else:
@@ -83,7 +83,7 @@ def test_whatever_is_asked_in_whatever_order_nobody_is_told_apart(clients, least
 
 def accepted(opened, least):
     try:
-        check_apart(opened, least)
+        check_sets(opened, least)
     except FederationError:
         return False
     return True

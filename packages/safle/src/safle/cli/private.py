@@ -207,10 +207,10 @@ def add_up(
         total = gather_files(private_round, files, advance)
     write_together({output: total.to_bytes(), request: total.request.to_bytes()})
     facts = {
-        "clients": f"{len(total.heads)} of {len(private_round.clients)}",
+        "clients": f"{len(total.request.heads)} of {len(private_round.clients)}",
         "request": f"{request} ({readable(request.stat().st_size)}), for "
         f"{', '.join(private_round.keyholders)}, who all must answer",
-        "digest": total.digest,
+        "digest": total.request.digest,
     }
     session.facts(f"{output}: masked sum", facts)
 
@@ -291,7 +291,7 @@ def open_total(
             read_answers.append(library.KeyholderAnswer.from_bytes(data, private_round))
     value = total.open(read_answers)
     file_type = FILE_TYPE_OF[type(value)]
-    data, clients = file_type.encode(value), ", ".join(total.heads)
+    data, clients = file_type.encode(value), ", ".join(total.request.heads)
     write_log(
         "opened", digest=hashlib.sha256(data).hexdigest(), note=f"{file_type.name} of {clients}"
     )

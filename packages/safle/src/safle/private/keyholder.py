@@ -3,7 +3,7 @@
 The history names a sum, on the disk, before any mask is added up: a crash cannot lose it.
 
 An opened sum is a row of zeros and ones over the clients. Whoever adds and subtracts several sums
-reaches the span of their rows; a client is told apart if the row of that client alone is in it.
+reaches the span of their rows; a client is exposed if the row of that client alone is in it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class History:
                     "a set of this round was opened before, and every sum that opens with noise "
                     "costs as much privacy as the first: declare a new round"
                 )
-            check_apart([*before, asked.members], request.private_round.least_clients)
+            check_sets([*before, asked.members], request.private_round.least_clients)
             texts = json.dumps(sorted(asked.members)), json.dumps(asked.clients)
             row = asked.round_digest, request.digest, *texts, asked.least_clients, now()
             self._file.append("opened", *row)
@@ -117,62 +117,67 @@ class History:
         return next((data for _, *known, data in rows if (*known,) == digests), None)
 
 
-def check_apart(sets: Iterable[frozenset[str]], least: int) -> None:
+def check_sets(sets: Iterable[frozenset[str]], least_clients: int) -> None:
     """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
 
-    Of any two sets, the larger must hold the smaller and ``least`` clients more. From such a chain
+    Of any two sets, the larger must hold the smaller and ``least_clients`` more. From such a chain
     of sums follow only sums over whole steps of it. Every keyholder must answer every request, so
     one honest keyholder is enough to judge all of them.
     """
     chain = sorted(sets, key=len)
     for smaller, larger in pairwise([frozenset[str](), *chain]):
         removed, added = smaller - larger, larger - smaller
-        fewest = min(len(removed) or least, len(added))
+        fewest = min(len(removed) or least_clients, len(added))
         clients = f"{fewest} client" + "s" * (fewest != 1)
-        if fewest < least and len(chain) == 1:
-            raise FederationError(f"the sum of {clients}; at least {least} are needed to open it")
-        if fewest < least:
+        if fewest < least_clients and len(chain) == 1:
+            raise FederationError(
+                f"the sum of {clients}; at least {least_clients} are needed to open it"
+            )
+        if fewest < least_clients:
             raise FederationError(
                 f"with the sums opened before, this would tell {clients} apart from the others; at "
-                f"least {least} must stay together: wait until more clients have come or gone"
+                f"least {least_clients} must stay together: wait until more clients have come or "
+                "gone"
             )
         if removed:
             raise FederationError(
                 "this set, and one that was opened before, each hold clients that the other does "
-                f"not; expected one that holds all of the other, and at least {least} more: ask "
-                "for all clients of both sets, or for fewer of those that are in both"
+                "not; expected one that holds all of the other, and at least "
+                f"{least_clients} more: ask for all clients of both sets, or for fewer of those "
+                "that are in both"
             )
 
 
 def warnings_across_rounds(asked: Opened, before: Iterable[Opened]) -> list[str]:
     """Warnings of what this sum and those of other rounds give away, if clients count data again.
 
-    They name every client who is told apart by all sums together, and the clients by whom two sums
+    They name every client who is exposed by all sums together, and the clients by whom two sums
     differ, if these are fewer than the larger ``least_clients`` of the two rounds.
     """
     opened, asked_set = [*before], frozenset(asked.clients)
     names = {key: name for other in (*opened, asked) for key, name in other.clients.items()}
     sets = [frozenset(other.clients) for other in opened]
-    alone = told_apart([*sets, asked_set]) - told_apart(sets)
+    exposed = find_exposed([*sets, asked_set]) - find_exposed(sets)
     warnings = []
-    if opened and alone:
+    if opened and exposed:
         warnings.append(
             "Beware: you have opened sums of other rounds too. If their clients count the same "
             "data in all, these sums and this one, added and subtracted, give away "
-            f"{', '.join(sorted(names[key] for key in alone))}."
+            f"{', '.join(sorted(names[key] for key in exposed))}."
         )
     for other, other_set in zip(opened, sets, strict=True):
-        for few in (asked_set - other_set, other_set - asked_set):
-            if asked_set & other_set and 1 < len(few) < max(other.least_clients, asked.least_clients):
+        least_clients = max(other.least_clients, asked.least_clients)
+        for difference in (asked_set - other_set, other_set - asked_set):
+            if asked_set & other_set and 1 < len(difference) < least_clients:
                 warnings.append(
                     f"Beware: you have opened a sum of round {other.round_digest[:12]}… too. If "
                     "the others count the same data in both, the difference of the two is the sum "
-                    f"of few clients: {', '.join(sorted(names[key] for key in few))}."
+                    f"of few clients: {', '.join(sorted(names[key] for key in difference))}."
                 )
     return warnings
 
 
-def told_apart(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+def find_exposed(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     """The members of sets whose own values follow from the sums over all of these sets."""
     distinct = [*dict.fromkeys(sets)]
     # Members of the same sets always stay together: they share a column.

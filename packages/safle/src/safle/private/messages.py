@@ -74,7 +74,7 @@ def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
     key : the client's
     value : statistics, a histogram or evaluation counts, as the round says
     """
-    client = private_round.require_party("client", key.name)
+    client = private_round.check_party("client", key.name)
     if private_round.clients[client] != key.public:
         raise FederationError(
             f"the round lists another key for {client}; ask its operator for a new round"
@@ -129,40 +129,41 @@ class Request:
 
     def to_bytes(self) -> bytes:
         """The bytes of the request's file."""
-        return self._to_bytes(container.REQUEST, {})
-
-    def _to_bytes(self, file_type: int, sections: dict[str, bytes]) -> bytes:
-        heads = container.canonical([head.to_json() for head in self.heads.values()])
-        header = {"round": self.private_round.digest}
-        return container.to_bytes(file_type, header, {"heads": heads, **sections})
+        return _write_request(self, container.REQUEST)
 
     @staticmethod
     def from_bytes(data: bytes, private_round: PrivateRound) -> Request:
         """Read a request; a `SafleError` unless every head is of this round and its roster."""
         opened = container.from_bytes(data, file_type=container.REQUEST)
-        request = Request._read(opened, private_round)
+        request = _read_request(opened, private_round)
         opened.finish()
         return request
 
-    @staticmethod
-    def _read(opened: container.Container, private_round: PrivateRound) -> Request:
-        if set(opened.header) != {"round"} or "heads" not in opened.frames:
-            raise WireError("not a request: expected a round and the heads of its clients")
-        private_round.require(opened.header["round"])
-        size, most = opened.frames["heads"][1], LARGEST_HEAD * len(private_round.clients)
-        if size > most:
-            raise WireError(f"heads of {size} bytes; those of all clients have at most {most}")
-        try:
-            content = json.loads(opened.section("heads", size))
-            heads = [SignedHead.from_json(head) for head in content]
-        except SafleError:
-            raise
-        except (ValueError, TypeError, RecursionError) as error:
-            raise WireError(f"the heads of the clients are not valid: {error}") from error
-        by_client = {_check_client_head(head, private_round): head for head in heads}
-        if [*by_client] != sorted(by_client) or len(by_client) != len(heads):
-            raise WireError("the clients are not in ascending order, or one comes twice")
-        return Request(private_round, by_client)
+
+def _write_request(request: Request, file_type: int, **sections: bytes) -> bytes:
+    heads = container.canonical([head.to_json() for head in request.heads.values()])
+    header = {"round": request.private_round.digest}
+    return container.to_bytes(file_type, header, {"heads": heads, **sections})
+
+
+def _read_request(opened: container.Container, private_round: PrivateRound) -> Request:
+    if set(opened.header) != {"round"} or "heads" not in opened.frames:
+        raise WireError("not a request: expected a round and the heads of its clients")
+    private_round.check_digest(opened.header["round"])
+    size, most = opened.frames["heads"][1], LARGEST_HEAD * len(private_round.clients)
+    if size > most:
+        raise WireError(f"heads of {size} bytes; those of all clients have at most {most}")
+    try:
+        content = json.loads(opened.section("heads", size))
+        heads = [SignedHead.from_json(head) for head in content]
+    except SafleError:
+        raise
+    except (ValueError, TypeError, RecursionError) as error:
+        raise WireError(f"the heads of the clients are not valid: {error}") from error
+    by_client = {_check_client_head(head, private_round): head for head in heads}
+    if [*by_client] != sorted(by_client) or len(by_client) != len(heads):
+        raise WireError("the clients are not in ascending order, or one comes twice")
+    return Request(private_round, by_client)
 
 
 @dataclass(frozen=True)
@@ -198,9 +199,9 @@ class KeyholderAnswer:
         masks = np.frombuffer(signed.decompress(private_round.sizes.bytes), np.uint8)
         return KeyholderAnswer(keyholder, private_round.digest, request, masks)
 
-    def require(self, request: Request) -> None:
+    def check_request(self, request: Request) -> None:
         """Refuse an answer to another request."""
-        request.private_round.require(self.round_digest)
+        request.private_round.check_digest(self.round_digest)
         if self.request_digest != request.digest:
             raise FederationError(
                 f"{self.keyholder} answers request {self.request_digest[:12]}…; this sum's is "
@@ -209,46 +210,48 @@ class KeyholderAnswer:
 
 
 @dataclass(frozen=True)
-class MaskedSum(Request):
-    """The sum of masked vectors, still under the sum of their masks."""
+class MaskedSum:
+    """The sum of masked vectors, still under the sum of their masks.
 
+    Attributes
+    ----------
+    request : what the keyholders are asked
+    """
+
+    request: Request
     vector: Bytes = field(repr=False)
 
     def to_bytes(self) -> bytes:
         """The bytes of the server's own file."""
-        return self._to_bytes(container.MASKED_SUM, {"sum": self.vector.tobytes()})
+        return _write_request(self.request, container.MASKED_SUM, sum=self.vector.tobytes())
 
     @staticmethod
     def from_bytes(data: bytes, private_round: PrivateRound) -> MaskedSum:
         """Read the server's own file."""
         opened = container.from_bytes(data, file_type=container.MASKED_SUM)
-        request = Request._read(opened, private_round)
+        request = _read_request(opened, private_round)
         vector = np.frombuffer(opened.section("sum", private_round.sizes.bytes), np.uint8)
         opened.finish()
-        return MaskedSum(private_round, request.heads, vector)
-
-    @property
-    def request(self) -> Request:
-        """What the keyholders are asked."""
-        return Request(self.private_round, self.heads)
+        return MaskedSum(request, vector)
 
     def open(self, answers: Iterable[KeyholderAnswer]) -> Any:
         """The value of the sum, verified: statistics, a histogram or evaluation counts."""
+        private_round = self.request.private_round
         by_keyholder: dict[str, KeyholderAnswer] = {}
         for answer in answers:
-            answer.require(self)
+            answer.check_request(self.request)
             if answer.keyholder in by_keyholder:
                 raise FederationError(f"two answers of {answer.keyholder}; name one of them")
             by_keyholder[answer.keyholder] = answer
-        if missing := [name for name in self.private_round.keyholders if name not in by_keyholder]:
+        if missing := [name for name in private_round.keyholders if name not in by_keyholder]:
             raise FederationError(
-                f"no answer of {', '.join(missing)}; all {len(self.private_round.keyholders)} "
+                f"no answer of {', '.join(missing)}; all {len(private_round.keyholders)} "
                 "keyholders must answer: if one is lost, begin a new round"
             )
         vector = self.vector.copy()
         for answer in by_keyholder.values():
-            self.private_round.sizes.add(vector, answer.masks, -1)
-        return unpack(self.private_round.space, vector)
+            private_round.sizes.add(vector, answer.masks, -1)
+        return unpack(private_round.space, vector)
 
 
 class Gathering:
@@ -294,12 +297,14 @@ class Gathering:
 
     def finish(self) -> MaskedSum:
         """The sum; refused if it has fewer clients than keyholders open."""
-        if len(self._heads) < self.private_round.least_clients:
+        private_round = self.private_round
+        if len(self._heads) < private_round.least_clients:
             raise FederationError(
                 f"{len(self._heads)} clients are in; keyholders open the sum of at least "
-                f"{self.private_round.least_clients} of this round's {len(self.private_round.clients)}"
+                f"{private_round.least_clients} of this round's {len(private_round.clients)}"
             )
-        return MaskedSum(self.private_round, dict(sorted(self._heads.items())), self._total)
+        request = Request(private_round, dict(sorted(self._heads.items())))
+        return MaskedSum(request, self._total)
 
 
 def gather_files(

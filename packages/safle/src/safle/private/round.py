@@ -110,10 +110,11 @@ class RoundContent:
         signed = SignedFile.read(data, container.ROUND)
         if operator is not None:
             signed.head.check(operator, "round")
-        if signed.opened.raw_bytes > MOST_BYTES:
+        size = signed.opened.raw_bytes
+        if size > MOST_BYTES:
             # A few compressed bytes could fill the memory.
-            raise WireError(f"holds {signed.opened.raw_bytes} bytes; expected at most {MOST_BYTES}")
-        return read_content(signed.decompress(signed.opened.raw_bytes)), signed.head
+            raise WireError(f"holds {size} bytes; expected at most {MOST_BYTES}")
+        return read_content(signed.decompress(size)), signed.head
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class PrivateRound(RoundContent):
             {"round": self.digest, "client": client, "y": vector_digest, "keyholder": keyholder}
         )
 
-    def require(self, digest: object) -> None:
+    def check_digest(self, digest: object) -> None:
         """Refuse a file of another round."""
         if digest != self.digest:
             raise FederationError(
@@ -171,12 +172,12 @@ class PrivateRound(RoundContent):
         """
         if set(head.fields) != {"kind", "payload", "round", party, *more}:
             raise WireError(f"the head does not hold exactly the fields of kind {kind!r}")
-        name = self.require_party(party, head.fields[party])
+        name = self.check_party(party, head.fields[party])
         head.check(self._roster(party)[name], kind)
-        self.require(head.fields["round"])
+        self.check_digest(head.fields["round"])
         return name
 
-    def require_party(self, party: str, name: object) -> str:
+    def check_party(self, party: str, name: object) -> str:
         """The name of a client or a keyholder of this round; others are refused."""
         if not isinstance(name, str) or name not in self._roster(party):
             raise FederationError(
