@@ -218,8 +218,7 @@ def _try_heads(encoder: Encoder, dataset: data.Dataset, seed: int) -> dict[str, 
     chosen = solve(statistics, head=JUDGED)
     seconds = time.perf_counter() - begun
     least = solve(statistics, head="least-squares", ridge=chosen.ridge)
-    real = Reduction(statistics).real
-    other = put_head("discriminant", statistics, least, real)
+    other = put_head("discriminant", least, Reduction(statistics).target)
     solutions = {"least-squares": least, "discriminant": other, JUDGED: chosen}
     if can_square(statistics):
         solutions["quadratic"] = solve(statistics, head="quadratic")

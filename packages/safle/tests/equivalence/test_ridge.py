@@ -63,7 +63,7 @@ def test_a_ridge_that_leaves_no_freedom_leaves_no_warning():
     sides = (spectrum.Measures(nodes, np.full((3, 1), 1.1), nodes),)
     curve = ridge_curve(spectrum.Spectrum(sides, 10_031.0, rank=3), sample_count=3, class_count=2)
     assert curve.degrees_of_freedom[0] == 3
-    assert not np.isnan(curve.left).any()
+    assert not np.isnan(curve.residuals).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,7 +73,7 @@ def test_evidence_is_the_marginal_likelihood_of_the_labels(kind):
     Phi, Y = real_data(data)
     n, K = Y.shape
     # Of one ridge for all columns; `test_blocks` has the evidence of two.
-    measured = spectrum.spectrum_of(statistics, Reduction(statistics))
+    measured = spectrum.spectrum_of(Reduction(statistics))
     curve = ridge_curve(measured, sample_count=n, class_count=K, criterion="evidence")
     for ridge, score in zip(curve.ridges[::3], curve.scores[::3], strict=True):
         # Weights of variance 1/ridge and unit noise give the labels this covariance.
@@ -115,9 +115,9 @@ def test_a_probed_spectrum_chooses_the_decomposed_ones_ridge(digits, monkeypatch
     statistics = count(encoder, features, labels)
     reduction = Reduction(statistics)
     assert 1_500 < reduction.reduced_dim < 2_500
-    sampled = spectrum.spectrum_of(statistics, reduction)
+    sampled = spectrum.spectrum_of(reduction)
     monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 2_500)
-    whole = spectrum.spectrum_of(statistics, reduction)
+    whole = spectrum.spectrum_of(reduction)
     for criterion in ("gcv", "evidence"):
         options = {"sample_count": len(labels), "class_count": 10, "criterion": criterion}
         exact, probed = ridge_curve(whole, **options), ridge_curve(sampled, **options)
@@ -140,7 +140,7 @@ def test_more_classes_than_probes_choose_the_same_ridge(monkeypatch):
     found = []
     for largest in (10_000, 10):
         monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", largest)
-        found.append(ridge_curve(spectrum.spectrum_of(statistics, reduction), **options))
+        found.append(ridge_curve(spectrum.spectrum_of(reduction), **options))
     exact, probed = found
     assert abs(np.log2(probed.best / exact.best)) < 1.01
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
 from safle import PublicSample, count, make_encoder, solve
@@ -17,8 +14,6 @@ from safle.solver.reduction import Reduction, root_of
 from safle.solver.ridge import ridge_curve
 from support.data_sets import KINDS, fixed_data
 
-CIFAR = Path(os.environ.get("SAFLE_FEATURES", "cifar10_resnet18.safetensors"))
-"""Real features of images, where the file is there: its 512 features make 8,705 columns."""
 DRAWS = 6
 
 
@@ -36,11 +31,6 @@ def real_phi(encoder, features):
 
 @cache
 def data(name):
-    if name == "cifar10":
-        held = load_file(CIFAR)
-        features = np.concatenate([held["train_features"], held["test_features"]])
-        labels = np.concatenate([held["train_labels"], held["test_labels"]])
-        return features.astype(np.float32), labels.astype(np.int64)
     load = {"digits": load_digits, "breast cancer": load_breast_cancer, "wine": load_wine}[name]
     return load(return_X_y=True)
 
@@ -60,11 +50,11 @@ def held_out_errors(encoder, train, test, ridges):
 GRID = 2.0 ** np.arange(-20, 24, 0.5)
 
 
-def errors_of(name, kind, n, seed, held_out=500):
+def errors_of(name, kind, n, seed):
     """Held-out errors of the chosen ridge, and of every ridge of `GRID`."""
     features, labels = data(name)
     order = np.random.default_rng(seed).permutation(len(features))
-    own, others = order[:n], order[n:][:held_out]
+    own, others = order[:n], order[n:][:500]
     encoder = make_encoder(PublicSample(features[:5_000]), kind)
     solution = solve(count(encoder, features[own], labels[own]), head="least-squares")
     assert solution.curve.degrees_of_freedom.max() <= n
@@ -85,58 +75,47 @@ def test_the_chosen_ridge_errs_at_most_two_per_cent_more_than_the_grids_best(nam
     assert chosen <= min(grid) + (0.02 if n >= 50 else 0.04)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not CIFAR.exists(), reason="SAFLE_FEATURES names no file of features")
-@pytest.mark.parametrize("kind", ["random-features", "embedding"])
-@pytest.mark.parametrize("n", [300, 600, 1_200, 2_500, 5_000])
-def test_so_it_does_for_features_of_images(kind, n):
-    chosen, *grid = errors_of("cifar10", kind, n, seed=0, held_out=2_000)
-    assert chosen <= min(grid) + 0.02
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 5, 60])
 def test_the_root_of_few_samples_is_one(kind, n):
     statistics = fixed_data(kind, samples=n).count()
-    real = Reduction(statistics).real
-    root = root_of(statistics, real)
-    gram = statistics.gram_square() * real * real[:, None]
+    reduction = Reduction(statistics)
+    root, target = root_of(reduction), reduction.target
+    gram = statistics.gram_square() * np.outer(reduction.steps, reduction.steps)
     assert root.factor.shape[1] <= n
     assert np.allclose(root.factor @ root.factor.T, gram, atol=1e-10 * gram.max())
-    target = statistics.cross * real[:, None]
     assert np.allclose(root.factor @ root.divide(target), target, atol=1e-8 * abs(target).max())
 
 
 def wide(n):
-    """Statistics of few samples in many columns, and their spectrum."""
+    """The reduction of few samples in many columns, and their eigenvalues."""
     data = fixed_data("embedding", samples=n, feature_dim=40)
-    statistics = data.count()
-    reduction = Reduction(statistics)
+    reduction = Reduction(data.count())
     assert reduction.reduced_dim > n
     codes = real_phi(data.encoder, data.features)
-    return statistics, reduction, np.linalg.eigvalsh(codes @ codes.T)
+    return reduction, np.linalg.eigvalsh(codes @ codes.T)
 
 
 def test_fewer_samples_than_columns_have_their_own_spectrum():
-    statistics, reduction, values = wide(60)
-    found = spectrum.spectrum_of(statistics, reduction)
+    reduction, values = wide(60)
+    found = spectrum.spectrum_of(reduction)
     ridges = np.array([1e-3, 1.0, 1e3])
     expected = (values[:, None] / (values[:, None] + ridges)).sum(axis=0)
     assert found.degrees_of_freedom(ridges) == pytest.approx(expected, rel=1e-9)
 
 
 def test_probes_of_few_samples_know_their_error_and_never_exceed_the_samples(monkeypatch):
-    statistics, reduction, _ = wide(90)
+    reduction, _ = wide(90)
     monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 10)
     monkeypatch.setattr(spectrum, "ROOT_SHARE", 1.0)
     monkeypatch.setattr(spectrum, "STEPS", 4)
-    found = spectrum.spectrum_of(statistics, reduction)
+    found = spectrum.spectrum_of(reduction)
     assert len(found.sides) == 2
     options = {"sample_count": 90, "class_count": 3}
     curve = ridge_curve(found, **options)
     assert curve.degrees_of_freedom.max() <= 90
     monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 1_000)
-    exact = ridge_curve(spectrum.spectrum_of(statistics, reduction), **options)
+    exact = ridge_curve(spectrum.spectrum_of(reduction), **options)
     assert exact.certain
     assert not exact.errors.any()
     judged = np.isfinite(curve.scores) & np.isfinite(exact.scores)

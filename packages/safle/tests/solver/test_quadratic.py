@@ -275,8 +275,8 @@ def test_a_model_of_directions_is_small():
         {"factors": lambda a: a.astype(np.int32)},
         {"offsets": lambda a: a[:-1]},
         {"exponent": lambda _: 4_000},
-        {"worth": lambda _: -1.0},
-        {"worth": lambda _: float("nan")},
+        {"share": lambda _: -1.0},
+        {"share": lambda _: float("nan")},
     ],
 )
 def test_what_does_not_fit_is_refused(counted, change, samples):

@@ -73,7 +73,7 @@ def write_model(model: Model) -> bytes:
     if model.squares is not None:
         head = model.squares.head
         arrays |= {"factors": head.factors, "offsets": head.offsets}
-        header |= {"exponent": head.exponent, "worth": head.worth.hex()}
+        header |= {"exponent": head.exponent, "worth": head.share.hex()}
     text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return write_tensors(text, arrays)
 

@@ -172,9 +172,9 @@ class Squares:
             array, dtype = getattr(head, name), {"factors": np.int16, "offsets": np.int32}[name]
             if not d * self.width or array.dtype != dtype or array.shape != expected:
                 raise WireError(f"{name} is {array.dtype} {array.shape}; expected {expected}")
-        if abs(head.exponent) > MOST_EXPONENT or not 0 < head.worth <= 1:
+        if abs(head.exponent) > MOST_EXPONENT or not 0 < head.share <= 1:
             raise WireError(
-                f"exponent {head.exponent} and worth {head.worth}; expected -{MOST_EXPONENT} to "
+                f"exponent {head.exponent} and worth {head.share}; expected -{MOST_EXPONENT} to "
                 f"{MOST_EXPONENT}, and 0 < worth <= 1"
             )
         scales = {layout.dense_scales[column] for column in self.columns}
@@ -184,7 +184,7 @@ class Squares:
         """Value of one step of an integer sum, in units of the offsets."""
         self.clip_limit = math.isqrt((1 << 53) // self.width)
         sign = 1 if head.by_directions else -1
-        self.square_weight = sign * head.worth / 2 / (1 << 2 * OFFSET_BITS)
+        self.square_weight = sign * head.share / 2 / (1 << 2 * OFFSET_BITS)
 
     @cached_property
     def _upper(self) -> NDArray[np.int64]:

@@ -73,12 +73,12 @@ def choose(statistics: Sums, criterion: str, progress: Progress) -> Choice:
 def _one_ridge(statistics: Sums, criterion: str, progress: Progress) -> Choice:
     # Check memory before the sweep, which takes about as long as the factorisation.
     require_memory(statistics, np.float32)
-    least, reduction = noise_ridge(statistics), Reduction(statistics)
+    least_ridge, reduction = noise_ridge(statistics), Reduction(statistics)
     for effort in EFFORTS:
-        spectrum = spectrum_of(statistics, reduction, progress, effort=effort)
+        spectrum = spectrum_of(reduction, progress, effort=effort)
         # If noise hides the whole gram, the ridge of the noise is the only choice.
-        if least and spectrum.trace <= 0:
-            return Choice(least, spectrum=spectrum)
+        if least_ridge and spectrum.trace <= 0:
+            return Choice(least_ridge, spectrum=spectrum)
         curve = ridge_curve(
             spectrum,
             sample_count=statistics.sample_count,
@@ -87,7 +87,7 @@ def _one_ridge(statistics: Sums, criterion: str, progress: Progress) -> Choice:
         )
         if curve.certain:
             break
-    return Choice(max(curve.best, least), 1.0, curve, spectrum)
+    return Choice(max(curve.best, least_ridge), 1.0, curve, spectrum)
 
 
 def noise_ridge(statistics: Sums) -> float:
@@ -110,17 +110,15 @@ def noise_ridge(statistics: Sums) -> float:
 
 def choose_ratio(statistics: Sums) -> tuple[float, RidgeCurve]:
     """The ratio of the highest evidence, and the evidence at that ratio."""
-    reduction = Reduction(statistics)
-    size, n = reduction.reduced_dim, statistics.sample_count
-    lower = reduction.tile((0, size), (0, size), np.float64)
-    gram: Matrix = np.tril(lower).astype(np.float64) + np.tril(lower, -1).T
-    target = reduction.forward(statistics.cross * reduction.real[:, None])
+    reduction, n = Reduction(statistics), statistics.sample_count
+    lower = reduction.gram()
+    gram: Matrix = lower + np.tril(lower, -1).T
+    target = reduction.forward(reduction.target)
     squares = n - float((statistics.class_counts.astype(np.float64) ** 2).sum()) / n
     if reduction.alpha:
         # Centring removes the constant, which is the first column.
         gram, target = _centred(gram, target)
     first_unit = len(gram) - statistics.layout.units
-    trace = float((statistics.diagonal * reduction.real**2).sum())
     classes = len(statistics.class_names)
     slack = min(max(MARGIN, NEGLIGIBLE_EVIDENCE / (n * max(classes - 1, 1))), MOST_SLACK)
     curve_of = partial(
@@ -141,7 +139,7 @@ def choose_ratio(statistics: Sums) -> tuple[float, RidgeCurve]:
         scales[first_unit:] = ratio**-0.5
         scaled = gram[:kept, :kept] * scales * scales[:, None]
         measures = (decompose(scaled, target[:kept] * scales[:, None], n),)
-        candidates.append((ratio, curve_of(Spectrum(measures, trace, min(kept, n)))))
+        candidates.append((ratio, curve_of(Spectrum(measures, reduction.trace, min(kept, n)))))
     lowest = min(curve.scores.min() for _, curve in candidates)
     return next(pair for pair in candidates if pair[1].scores.min() <= lowest + slack)
 

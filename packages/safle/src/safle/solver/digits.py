@@ -68,24 +68,24 @@ class Ridge:
 
 
 class System:
-    """``A = C + ridge diag(unit^2)``, times a power of two that makes it integer.
+    """``A = C + ridge diag(scales^2)``, times a power of two that makes it integer.
 
-    ``unit``, (dim,), holds code units per real unit of each column: powers of two.
+    ``scales``, (dim,), are integers per real unit of each column: powers of two.
     """
 
-    def __init__(self, statistics: Sums, ridge: float, unit: Integers) -> None:
-        self.statistics, self.unit = statistics, unit
+    def __init__(self, statistics: Sums, ridge: float, scales: Integers) -> None:
+        self.statistics, self.scales = statistics, scales
         sums = np.empty(statistics.dim)
         _absolute_row_sums(statistics.gram.packed, sums)
         # The float sums err by far less than the millionth that is added.
         self._row_sum = int(float(sums.max()) * (1 + 1e-6)) + 1
         bits = max(self._row_sum, _largest(statistics.cross)).bit_length()
-        # Every penalty is a multiple of the smallest squared unit, so the ridge may have
+        # Every penalty is a multiple of the smallest squared scale, so the ridge may have
         # that many more binary places than the residuals.
-        spare = 2 * (int(unit.min()).bit_length() - 1)
+        spare = 2 * (int(scales.min()).bit_length() - 1)
         self.ridge = Ridge.near(ridge, 61 - LEAST_DIGIT_BITS - bits + spare)
         self.shift = max(0, self.ridge.shift - spare)
-        penalty = self.ridge.numerator * unit.astype(object) ** 2
+        penalty = self.ridge.numerator * scales.astype(object) ** 2
         penalty = penalty * 2**self.shift // 2**self.ridge.shift
         self._largest_penalty = int(penalty.max())
         self._penalty = (penalty % 2**64).astype(np.uint64).view(np.int64)[:, None]
@@ -125,7 +125,7 @@ class System:
 
 
 def solve_exactly(system: System, approximate: Approximate) -> tuple[Matrix, float]:
-    """``A w = M``: real weights ``unit * w``, (dim, class_count), and their relative residual.
+    """``A w = M``: real weights ``scales * w``, (dim, class_count), and their relative residual.
 
     ``approximate`` multiplies by the inverse of A, roughly.
     """
@@ -134,7 +134,7 @@ def solve_exactly(system: System, approximate: Approximate) -> tuple[Matrix, flo
     second = _Digits(np.zeros_like(whole.solution), 0, whole.residual)
     more = _refine(system, approximate, second, bits=WHOLE_BITS, places=MORE_BITS)
     beyond = np.ldexp(more.solution.astype(np.float64), -more.scale)
-    weights = _round(whole.solution, whole.scale, beyond, system.unit)
+    weights = _round(whole.solution, whole.scale, beyond, system.scales)
     residual = np.ldexp(whole.residual.astype(np.float64), -whole.scale - system.shift)
     norm = float(np.linalg.norm(system.statistics.cross.astype(np.float64)))
     return weights, float(np.linalg.norm(residual)) / norm if norm else 0.0
@@ -180,9 +180,9 @@ def _largest(values: Integers) -> int:
     return max(int(values.max(initial=0)), -int(values.min(initial=0)))
 
 
-def _round(whole: Integers, scale: int, more: Matrix, unit: Integers) -> Matrix:
-    """``(whole + more) unit 2^-scale``, to `GRID_BITS` below the largest."""
-    bits = np.frexp(unit.astype(np.float64))[1].astype(np.int64) - 1
+def _round(whole: Integers, scale: int, more: Matrix, scales: Integers) -> Matrix:
+    """``(whole + more) scales 2^-scale``, to `GRID_BITS` below the largest."""
+    bits = np.frexp(scales.astype(np.float64))[1].astype(np.int64) - 1
     largest = np.abs(np.ldexp(whole.astype(np.float64), bits[:, None])).max(initial=0.0)
     # In float32, the last bits of a value near a power of two do not move the grid.
     top = int(np.frexp(np.float32(largest))[1])

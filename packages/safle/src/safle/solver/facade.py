@@ -188,37 +188,35 @@ def _solve_linear(statistics: Sums, options: Options) -> Solution:
     kept = without_units(statistics) if left_out else statistics
     reduction = Reduction(kept, 1.0 if left_out else choice.ratio)
     solving = _part_of(options.progress, begin, 0.95)
-    plain = least_squares(kept, reduction, choice.ridge, solving, tries)
+    plain = least_squares(reduction, choice.ridge, solving, tries)
 
-    def freedom() -> float:
-        spectrum = choice.spectrum or spectrum_of(kept, reduction)
+    def degrees_of_freedom() -> float:
+        spectrum = choice.spectrum or spectrum_of(reduction)
         return float(spectrum.degrees_of_freedom(np.array([plain.ridge]))[0])
 
     solved = replace(plain, curve=choice.curve)
     # Noisy sums do not show how the noise changes scores, so they give no temperature.
-    solved = put_head(options.head, kept, solved, reduction.real, None if noisy else freedom)
+    solved = put_head(options.head, solved, reduction.target, None if noisy else degrees_of_freedom)
     return solved if choice.ratio == 1 else _with_units(solved, statistics, choice.ratio)
 
 
 def put_head(
     head: str,
-    statistics: Sums,
     solved: Solution,
-    real: NDArray[np.float64],
-    freedom: Callable[[], float] | None = None,
+    target: NDArray[np.float64],
+    degrees_of_freedom: Callable[[], float] | None = None,
 ) -> Solution:
     """Put a head's weights, intercept and temperature on the least-squares solution ``solved``.
 
-    ``real``, (dim,), is the value of one unit of each column. ``freedom`` computes the degrees of
-    freedom; None if there is no way to a temperature.
+    ``target``, (dim, class_count), is M in real units. Without ``degrees_of_freedom``, which
+    computes those of the fit, there is no way to a temperature.
     """
-    several = len(statistics.class_names) > 1
+    several = len(solved.class_names) > 1
     if head == "least-squares" or (head == "auto" and not (solved.ridge and several)):
         return solved
     chosen = "averaged" if head == "auto" else head
-    weights, counts = solved.weights, statistics.class_counts
-    one_direction = chosen == "averaged" and len(counts) == 2 and freedom is not None
-    target = statistics.cross * real[:, None]
+    weights, counts = solved.weights, solved.class_counts
+    one_direction = chosen == "averaged" and len(counts) == 2 and degrees_of_freedom is not None
     try:
         mixing, product, intercept = discriminant(
             weights, target, counts, average=chosen == "averaged" and not one_direction
@@ -228,9 +226,9 @@ def put_head(
             return solved
         raise
     temperature = None
-    if freedom is not None:
+    if degrees_of_freedom is not None:
         weight_products = multiply_in_order(np.ascontiguousarray(weights.T), weights)
-        fit = Fit(product.T, weight_products, counts.astype(np.float64), solved.ridge, freedom())
+        fit = Fit(product.T, weight_products, counts, solved.ridge, degrees_of_freedom())
         temperature = find_temperature(fit, mixing, intercept)
         if one_direction and temperature is not None:
             mixing, intercept = fit_log_odds(

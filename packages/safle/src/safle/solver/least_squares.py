@@ -36,20 +36,17 @@ def no_progress(done: float) -> None:
 
 
 def least_squares(
-    statistics: Sums,
-    reduction: Reduction,
-    ridge: float,
-    progress: Progress,
-    tries: int = 1,
+    reduction: Reduction, ridge: float, progress: Progress, tries: int = 1
 ) -> Solution:
     """Solve with a ridge; where that fails, with twice the ridge, ``tries`` times in all."""
+    statistics = reduction.statistics
     intercept = np.zeros(len(statistics.class_names))
     head = {"head": "least-squares", "intercept": intercept}
     if ridge == 0:
-        weights, rank, residual = _minimum_norm(statistics, reduction)
+        weights, rank, residual = _minimum_norm(reduction)
         solved = {"ridge": 0.0, "residual": residual, "rank": rank, "precision": "spectral"}
         return Solution.of(statistics, weights=weights, **solved, **head)
-    system = System(statistics, ridge, np.rint(1 / reduction.real).astype(np.int64))
+    system = System(statistics, ridge, np.rint(1 / reduction.steps).astype(np.int64))
     precision = "float32"
     try:
         weights, residual = _factor_and_refine(system, reduction, np.float32, progress)
@@ -60,7 +57,7 @@ def least_squares(
         except SolveError as error:
             if tries > 1:
                 # Noise rarely exceeds the ridge chosen for it; a larger ridge covers it.
-                return least_squares(statistics, reduction, 2 * ridge, progress, tries - 1)
+                return least_squares(reduction, 2 * ridge, progress, tries - 1)
             raise SolveError(
                 f"{error}: the statistics are not those of real samples, or the ridge "
                 f"{system.ridge.value:g} is far too small beside them; `safle store verify` names "
@@ -82,11 +79,11 @@ def _factor_and_refine(
     def approximate(right: NDArray[np.float64]) -> NDArray[np.float64]:
         # In code units: inverse(C + ridge S^2) = S^-1 inverse(S^-1 C S^-1 + ridge) S^-1,
         # and outside the range of Q the inner matrix is just the ridge.
-        real = right * reduction.real[:, None]
-        inside = reduction.forward(real)
-        outside = (real - reduction.backward(inside)) / ridge
+        in_steps = right * reduction.steps[:, None]
+        inside = reduction.forward(in_steps)
+        outside = (in_steps - reduction.backward(inside)) / ridge
         solved = reduction.backward(factor.solve(inside)) + outside
-        result: NDArray[np.float64] = solved * reduction.real[:, None]
+        result: NDArray[np.float64] = solved * reduction.steps[:, None]
         return result
 
     return solve_exactly(system, approximate)
@@ -108,7 +105,7 @@ def solve_bytes(size: int, classes: int, itemsize: int) -> int:
     return half + 4 * itemsize * size * 1024 + 12 * 8 * size * classes
 
 
-def _minimum_norm(statistics: Sums, reduction: Reduction) -> tuple[NDArray[np.float64], int, float]:
+def _minimum_norm(reduction: Reduction) -> tuple[NDArray[np.float64], int, float]:
     """``pinv(C) M``, (dim, class_count), the numerical rank and the relative residual.
 
     The reduced coordinates are orthonormal and span the range of the gram, so the shortest solution
@@ -120,14 +117,13 @@ def _minimum_norm(statistics: Sums, reduction: Reduction) -> tuple[NDArray[np.fl
         purpose=f"the spectral decomposition of {size} columns",
         advice="use a positive ridge, which needs an eighth of that",
     )
-    gram = reduction.tile((0, size), (0, size), np.float64)
-    target = reduction.forward(statistics.cross * reduction.real[:, None])
-    values, vectors = eigh(gram, lower=True, overwrite_a=True)
+    target = reduction.forward(reduction.target)
+    values, vectors = eigh(reduction.gram(), lower=True, overwrite_a=True)
     # The change of basis rounds too, by some dozen units: a direction kept by mistake
     # would add noise of the size of the solution itself.
     cutoff = (size + ROUNDING_UNITS) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
     kept = values > cutoff
-    kept[: max(0, size - statistics.sample_count)] = False
+    kept[: max(0, size - reduction.statistics.sample_count)] = False
     if not kept.any():
         raise SolveError(
             "the gram is zero: expected a feature that is not zero; check the features"

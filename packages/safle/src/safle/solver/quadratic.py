@@ -149,7 +149,7 @@ def average(linear: Solution, squared: Solution, share: float) -> Solution:
         linear,
         weights=linear.weights * linear_share + squared.weights * share,
         intercept=linear.intercept * linear_share + squared.intercept * share,
-        quadratic=replace(squared.quadratic, worth=share),
+        quadratic=replace(squared.quadratic, share=share),
         temperature=squared.temperature,
     )
 

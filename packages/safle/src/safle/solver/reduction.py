@@ -51,78 +51,74 @@ class Reduction:
 
     def __init__(self, statistics: Sums, ratio: float = 1.0) -> None:
         layout, seen = statistics.layout, len(statistics.codes)
-        self.dim = statistics.dim
-        self.offsets = statistics.offsets if seen else np.zeros(1, np.int64)
-        self.sizes = np.diff(self.offsets)
-        shares = 1 / np.sqrt(self.sizes)
         free = FreeSums.of(statistics)
-        self.constants = free.constants
-        self._shares = np.concatenate([shares, np.ones(len(self.constants))])
+        self.statistics = statistics
+        self._offsets = statistics.offsets if seen else np.zeros(1, np.int64)
+        self._sizes = np.diff(self._offsets)
+        shares = 1 / np.sqrt(self._sizes)
+        self._shares = np.concatenate([shares, np.ones(len(free.constants))])
+        self._constants = np.concatenate([self._offsets[:-1], free.constants])
+        """Rows in which `_reflect` leaves shares of the constant."""
         self.alpha = float(np.sqrt((self._shares**2).sum()))
-        experts_of = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        codes = np.searchsorted(free.rows, seen)
-        self._contrast_rows, self._plain_rows = free.rows[:codes], free.rows[codes:]
         with np.errstate(divide="ignore"):
-            self._kappa = np.where(self.sizes > 1, shares / (1 - shares), 0.0)
-        plain = np.full(len(self._plain_rows), len(self.sizes))
+            self._kappa = np.where(self._sizes > 1, shares / (1 - shares), 0.0)
+        experts = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        of_rows = np.concatenate([experts, np.full(layout.dense_dim, len(self._sizes))])
         # The merged constant has no row in the gram; `tile` fills in its products.
         merged = [0] if self.alpha else []
-        self._rows = np.concatenate([merged, self._contrast_rows, self._plain_rows])
-        self._experts = np.concatenate([merged, experts_of[self._contrast_rows], plain])
-        real = np.ones(self.dim)
-        real[seen:] = 1 / np.array(layout.dense_scales, np.float64)
-        real[self.dim - layout.units :] *= ratio**-0.5
-        self.real = real
-        """Real value of one unit of each full column, (dim,)."""
-        self._statistics = statistics
-        self._totals = statistics.cross.sum(axis=1) * real
+        self._free_rows = free.rows
+        self._rows = np.concatenate([merged, free.rows]).astype(np.int64)
+        self._experts = np.concatenate([merged, of_rows[free.rows]]).astype(np.int64)
+        steps = np.ones(statistics.dim)
+        steps[seen:] = 1 / np.array(layout.dense_scales, np.float64)
+        steps[statistics.dim - layout.units :] *= ratio**-0.5
+        self.steps = steps
+        """Real value of 1 in each full column of codes, (dim,)."""
+        self._totals = statistics.cross.sum(axis=1) * steps
         """Sum over samples of every real column, (dim,)."""
 
     @property
     def reduced_dim(self) -> int:
         return len(self._rows)
 
+    @property
+    def target(self) -> Matrix:
+        """M in real units, (dim, class_count)."""
+        return self.statistics.cross * self.steps[:, None]
+
+    @property
+    def trace(self) -> float:
+        """Of the gram in real units."""
+        return float((self.statistics.diagonal * self.steps**2).sum())
+
     def forward(self, full: Matrix) -> Matrix:
         """``Q' full``, (reduced_dim, width)."""
-        parts = []
-        if len(self.sizes):
-            sums = np.add.reduceat(full[: self.offsets[-1]], self.offsets[:-1], axis=0)
-            shares = self._shares[: len(self.sizes), None]
-            shift = self._kappa[:, None] * (full[self.offsets[:-1]] - shares * sums)
-            spread = np.repeat(shift, self.sizes, axis=0)
-            parts.append((full[: self.offsets[-1]] + spread)[self._contrast_rows])
-        else:
-            sums, shares = np.empty((0, full.shape[1])), np.empty((0, 1))
-        if self.alpha:
-            merged = (shares**2 * sums).sum(axis=0) + full[self.constants].sum(axis=0)
-            parts.insert(0, merged[None] / self.alpha)
-        return np.concatenate([*parts, full[self._plain_rows]])
+        turned = self._reflect(full.copy())
+        if not self.alpha:
+            return turned[self._free_rows]
+        merged = (self._shares[:, None] * turned[self._constants]).sum(axis=0)
+        return np.concatenate([merged[None] / self.alpha, turned[self._free_rows]])
 
     def backward(self, reduced: Matrix) -> Matrix:
         """``Q reduced``, (dim, width)."""
-        full = np.zeros((self.dim, reduced.shape[1]))
-        first = 1 if self.alpha else 0
-        last = first + len(self._contrast_rows)
-        full[self._contrast_rows] = reduced[first:last]
-        full[self._plain_rows] = reduced[last:]
+        full = np.zeros((self.statistics.dim, reduced.shape[1]))
+        full[self._free_rows] = reduced[self.reduced_dim - len(self._free_rows) :]
         if self.alpha:
-            merged = reduced[:1] / self.alpha
-            full[self.constants] = merged
-            if len(self.sizes):
-                self._reflect_back(full, merged)
+            full[self._constants] = self._shares[:, None] * (reduced[:1] / self.alpha)
+        return self._reflect(full)
+
+    def _reflect(self, full: Matrix) -> Matrix:
+        """Turn each expert's codes, in place, into share of the constant and contrasts, or back."""
+        starts, codes = self._offsets[:-1], full[: self._offsets[-1]]
+        parts = self._shares[: len(starts), None] * np.add.reduceat(codes, starts, axis=0)
+        codes += np.repeat(self._kappa[:, None] * (full[starts] - parts), self._sizes, axis=0)
+        full[starts] = parts
         return full
 
-    def _reflect_back(self, full: Matrix, merged: Matrix) -> None:
-        """Apply each expert's reflection to (share of the constant, contrasts)."""
-        starts = self.offsets[:-1]
-        shares = self._shares[: len(self.sizes), None]
-        full[starts] = shares * merged
-        block = full[: self.offsets[-1]]
-        sums = np.add.reduceat(block, starts, axis=0)
-        head = full[starts].copy()
-        shift = self._kappa[:, None] * (head - shares * sums)
-        block += np.repeat(shift, self.sizes, axis=0)
-        full[starts] = shares * sums
+    def gram(self) -> Matrix:
+        """The reduced gram, Fortran order; zero above the diagonal."""
+        whole = 0, self.reduced_dim
+        return self.tile(whole, whole, np.float64)
 
     def tile(
         self, rows: tuple[int, int], columns: tuple[int, int], dtype: Any
@@ -132,16 +128,16 @@ class Reduction:
         if not (0 <= top <= bottom <= self.reduced_dim and 0 <= left <= right <= self.reduced_dim):
             raise IndexError("the tile is not within the reduced gram")
         block = np.zeros((bottom - top, right - left), dtype, order="F")
-        s = self._statistics
+        s = self.statistics
         _fill_tile(
             s.gram.packed,
             self._totals,
             float(s.sample_count),
-            self._rows.astype(np.int64),
-            self._experts.astype(np.int64),
-            self.offsets[:-1],
+            self._rows,
+            self._experts,
+            self._offsets[:-1],
             self._kappa,
-            self.real,
+            self.steps,
             top,
             left,
             block.T,
@@ -152,9 +148,9 @@ class Reduction:
 
     def _constant_column(self) -> NDArray[np.float64]:
         """Products of the merged constant with every reduced column, (reduced_dim,)."""
-        n, experts = float(self._statistics.sample_count), len(self.sizes)
+        n, experts = float(self.statistics.sample_count), len(self._sizes)
         kappas = np.append(self._kappa, 0.0)[self._experts]
-        leads = np.append(self.offsets[:-1], 0)[np.minimum(self._experts, experts)]
+        leads = np.append(self._offsets[:-1], 0)[np.minimum(self._experts, experts)]
         correction = kappas * (self._totals[leads] - kappas / (1 + kappas) * n)
         column = self.alpha * (self._totals[self._rows] + correction)
         column[0] = self.alpha**2 * n
@@ -178,15 +174,16 @@ class Root:
         return quotient
 
 
-def root_of(statistics: Sums, real: Matrix) -> Root:
-    """The root of the gram in units of ``real``, (dim,)."""
+def root_of(reduction: Reduction) -> Root:
+    """The root of the gram, by its full columns."""
+    statistics, steps = reduction.statistics, reduction.steps
     dim, most = statistics.dim, min(statistics.sample_count, statistics.dim)
     require_free_memory(
         8 * dim * (most + 2 * BLOCK_COLUMNS),
         purpose=f"the root of a gram of {most} samples and {dim} columns",
         advice="use a smaller encoder, or give a ridge",
     )
-    remainder = statistics.diagonal * real**2
+    remainder = statistics.diagonal * steps**2
     rounding = ROUNDING * float(remainder.max(initial=0.0))
     factor = np.empty((dim, most), order="F")
     pivots = np.empty(most, np.int64)
@@ -194,7 +191,7 @@ def root_of(statistics: Sums, real: Matrix) -> Root:
     while rank < most and remainder.max(initial=0.0) > rounding:
         block = np.argsort(-remainder, kind="stable")[: min(BLOCK_COLUMNS, most - rank)]
         least = max(rounding, LEAST_PIVOT * float(remainder[block[0]]))
-        columns = statistics.gram.columns(block) * real[:, None] * real[block]
+        columns = statistics.gram.columns(block) * steps[:, None] * steps[block]
         columns -= factor[:, :rank] @ factor[block, :rank].T
         corner, order, block_rank, _ = lapack.dpstrf(columns[block], lower=1, tol=least)
         kept = order[:block_rank] - 1

@@ -41,11 +41,11 @@ MOST_SLACK = 0.05
 """As a share of the lowest score: with a handful of samples any ridge would be supported."""
 FLOOR = 1e-6
 """A residual below this share of the labels is rounding."""
-LEAST_LEFT = 1e-3
+LEAST_DEGREES_LEFT = 1e-3
 """As a share of the samples: with fewer degrees of freedom left, a fit cannot be judged."""
 OCTAVES_NEAR, MOST_ERROR = 1, 0.1
 """How far around the chosen ridge scores must be known, and to what share of themselves."""
-NOTHING_LEFT = 1e-4
+PERFECT = 1e-4
 """A fit that leaves less than this share of the labels is called perfect."""
 
 
@@ -58,7 +58,7 @@ class RidgeCurve:
     ridges, scores, degrees_of_freedom : float64, (candidates,)
     errors : float64, (candidates,), how much lower a score may really be, as a share of it
     slack : scores up to this much above the lowest are equally good
-    left : float64, (candidates,), the residual, as a share of the labels' squares
+    residuals : float64, (candidates,), as a share of the labels' squares
 
     Examples
     --------
@@ -76,7 +76,7 @@ class RidgeCurve:
     degrees_of_freedom: Vector
     errors: Vector
     slack: float
-    left: Vector
+    residuals: Vector
 
     @property
     def _best_index(self) -> int:
@@ -99,7 +99,7 @@ class RidgeCurve:
     @property
     def leaves_nothing(self) -> bool:
         """Whether the fit at `best` leaves no residual of the labels."""
-        return float(self.left[self._best_index]) < NOTHING_LEFT
+        return float(self.residuals[self._best_index]) < PERFECT
 
     def suspects_copies(self, sample_count: int) -> bool:
         """Whether the sums seem to hold copies of samples, by the fit at `best`.
@@ -131,16 +131,17 @@ def ridge_curve(
     """
     ridges = grid_of(spectrum.trace)
     n, classes = float(sample_count), float(class_count)
-    freedom = spectrum.degrees_of_freedom(ridges)
+    degrees = spectrum.degrees_of_freedom(ridges)
     if criterion == "evidence":
         total = n if squares is None else squares
         explained = spectrum.targets(lambda s: 1 / (s + ridges))
         volumes = spectrum.traces(lambda s: np.log1p(s / ridges))
-        most, least = (np.maximum(total - bound, FLOOR * max(total, 1.0)) for bound in explained)
-        low = np.log(least / (n * classes)) + volumes[0] / n
-        high = np.log(most / (n * classes)) + volumes[1] / n
-        left = most / max(total, 1.0)
-        return RidgeCurve(criterion, ridges, high, freedom, high - low, slack, left)
+        floor = FLOOR * max(total, 1.0)
+        most_left, least_left = (np.maximum(total - bound, floor) for bound in explained)
+        low = np.log(least_left / (n * classes)) + volumes[0] / n
+        high = np.log(most_left / (n * classes)) + volumes[1] / n
+        residuals = most_left / max(total, 1.0)
+        return RidgeCurve(criterion, ridges, high, degrees, high - low, slack, residuals)
     low, high = _gcv(spectrum, ridges, n)
     supported = SUPPORTED / (n * max(classes - 1, 1))
     slack = min(max(MARGIN, supported), MOST_SLACK) * float(high.min())
@@ -148,21 +149,21 @@ def ridge_curve(
     known = np.isfinite(high)
     errors[known] = 1 - low[known] / high[known]
     errors[~known & np.isfinite(low)] = 1.0
-    left = np.full(len(ridges), np.inf)
-    left[known] = high[known] * (1 - freedom[known] / n) ** 2
-    return RidgeCurve("gcv", ridges, high, freedom, errors, slack, left)
+    residuals = np.full(len(ridges), np.inf)
+    residuals[known] = high[known] * (1 - degrees[known] / n) ** 2
+    return RidgeCurve("gcv", ridges, high, degrees, errors, slack, residuals)
 
 
 def _gcv(spectrum: Spectrum, ridges: Vector, n: float) -> tuple[Vector, Vector]:
     """The lowest and the highest score that each ridge can have."""
-    free = spectrum.traces(lambda s: s / (s + ridges))
+    used = spectrum.traces(lambda s: s / (s + ridges))
     # n - 2 m'w + w'Cw for w = m / (s + ridge) is n - mass (s + 2 ridge) / (s + ridge)^2.
     fitted = spectrum.targets(lambda s: (s + 2 * ridges) / (s + ridges) ** 2)
     scores = []
-    for freedom, explained in zip(free, reversed(fitted), strict=True):
-        left = n - np.minimum(freedom, spectrum.rank)
+    for degrees, explained in zip(used, reversed(fitted), strict=True):
+        left = n - np.minimum(degrees, spectrum.rank)
         # A fit that uses up all samples has no degrees of freedom left to judge it by.
-        usable = left > LEAST_LEFT * n
+        usable = left > LEAST_DEGREES_LEFT * n
         score = n * np.maximum(n - explained, FLOOR * n) / np.where(usable, left, 1.0) ** 2
         scores.append(np.where(usable, score, np.inf))
     return scores[0], scores[1]

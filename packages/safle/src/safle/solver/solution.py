@@ -28,9 +28,9 @@ OFFSET_BITS = 12
 class Quadratic:
     """What a model needs of the quadratic head, in integers.
 
-    A class adds ``-worth |y|^2 / 2`` to its score, with ``y = 2**exponent V' x - offsets /
+    A class adds ``-share |y|^2 / 2`` to its score, with ``y = 2**exponent V' x - offsets /
     2**OFFSET_BITS`` and x the real values of `squared_columns`. If ``factors`` are directions G, it
-    adds ``+worth |y|^2 / 2``, with G in the place of V.
+    adds ``+share |y|^2 / 2``, with G in the place of V.
 
     Attributes
     ----------
@@ -38,13 +38,13 @@ class Quadratic:
         (class_count, d, k), G
     exponent : factors are multiples of ``2**exponent``
     offsets : int32, (class_count, d), or (class_count, k)
-    worth : factor of the squares: the share of the quadratic head in the averaged one, else 1
+    share : factor of the squares: the share of the quadratic head in the averaged one, else 1
     """
 
     factors: NDArray[np.int16]
     exponent: int
     offsets: NDArray[np.int32]
-    worth: float = 1.0
+    share: float = 1.0
 
     @property
     def by_directions(self) -> bool:

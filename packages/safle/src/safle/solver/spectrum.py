@@ -32,7 +32,6 @@ from safle.solver.least_squares import Progress, no_progress
 from safle.solver.reduction import Reduction, Root, root_of
 from safle.solver.solution import privacy_of
 from safle.statistics import triangle
-from safle.statistics.value import Sums
 
 DECOMPOSE_UP_TO = 1_500
 STEPS = 20
@@ -109,27 +108,19 @@ class Spectrum:
 
 
 def spectrum_of(
-    statistics: Sums,
-    reduction: Reduction,
-    progress: Progress = no_progress,
-    *,
-    effort: int = 1,
+    reduction: Reduction, progress: Progress = no_progress, *, effort: int = 1
 ) -> Spectrum:
     """The spectrum of the real gram; ``effort`` times the usual steps and probes."""
-    target = statistics.cross * reduction.real[:, None]
-    trace = float((statistics.diagonal * reduction.real**2).sum())
-    size = reduction.reduced_dim
+    statistics, size = reduction.statistics, reduction.reduced_dim
     # Noise has full rank, whatever the number of samples.
     rank = min(size, statistics.sample_count) if privacy_of(statistics) is None else size
     if rank < size and rank <= max(DECOMPOSE_UP_TO, ROOT_SHARE * size):
-        sides = _measure_root(root_of(statistics, reduction.real), target, effort, progress)
+        sides = _measure_root(root_of(reduction), reduction.target, effort, progress)
     elif size <= DECOMPOSE_UP_TO:
-        whole = (0, size)
-        gram = reduction.tile(whole, whole, np.float64)
-        sides = (decompose(gram, reduction.forward(target), rank),)
+        sides = (decompose(reduction.gram(), reduction.forward(reduction.target), rank),)
     else:
-        sides = _measure_gram(statistics, reduction, target, effort, progress)
-    return Spectrum(sides, trace, rank)
+        sides = _measure_gram(reduction, effort, progress)
+    return Spectrum(sides, reduction.trace, rank)
 
 
 def _measure_root(
@@ -141,38 +132,36 @@ def _measure_root(
     if rank <= DECOMPOSE_UP_TO:
         sides: tuple[Measures, ...] = (decompose(factor.T @ factor, labels, rank),)
     else:
-        labels, signs = _mix(labels), _signs(rank, effort)
-        start = np.concatenate([labels, signs], axis=1)
-        band = _lanczos(lambda x: factor.T @ (factor @ x), start, STEPS * effort, progress)
-        sides = band.measures(labels.shape[1])
+        signs = _signs(rank, effort)
+        sides = _probe(lambda x: factor.T @ (factor @ x), labels, signs, effort, progress)
     return tuple(
         Measures(side.nodes, side.trace_masses, side.nodes * side.target_masses) for side in sides
     )
 
 
-def _measure_gram(
-    statistics: Sums,
-    reduction: Reduction,
-    target: Matrix,
-    effort: int,
-    progress: Progress,
-) -> tuple[Measures, ...]:
-    target, real = _mix(target), reduction.real[:, None]
+def _measure_gram(reduction: Reduction, effort: int, progress: Progress) -> tuple[Measures, ...]:
+    dim, steps = reduction.statistics.dim, reduction.steps[:, None]
     # float32 halves the bytes to read, and rounds alike on any machine.
-    gram = statistics.gram.packed.astype(np.float32)
+    gram = reduction.statistics.gram.packed.astype(np.float32)
     # Probes live in the range of the gram: its null space adds nothing to any sum.
     signs = reduction.backward(_signs(reduction.reduced_dim, effort))
-    start = np.concatenate([target, signs], axis=1)
+
+    def multiply(columns: Matrix) -> Matrix:
+        return triangle.multiply(gram, dim, columns * steps) * steps
+
     # BLAS multiplies only thin blocks here. Its threads, which wait for more work, would keep
     # cores from the passes over the gram, which would then take twice as long.
     with threadpool_limits(1, "blas"):
-        band = _lanczos(
-            lambda x: triangle.multiply(gram, statistics.dim, x * real) * real,
-            start,
-            STEPS * effort,
-            progress,
-        )
-    return band.measures(target.shape[1])
+        return _probe(multiply, reduction.target, signs, effort, progress)
+
+
+def _probe(
+    multiply: Multiply, target: Matrix, signs: Matrix, effort: int, progress: Progress
+) -> tuple[Measures, ...]:
+    """The measures of a matrix by its products with labels and random signs."""
+    labels = _mix(target)
+    start = np.concatenate([labels, signs], axis=1)
+    return _lanczos(multiply, start, STEPS * effort, progress).measures(labels.shape[1])
 
 
 def _mix(target: Matrix) -> Matrix:

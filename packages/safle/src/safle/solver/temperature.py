@@ -24,7 +24,9 @@ labels' variance, these log odds give way to those above. docs/trials.md tells h
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,11 +60,10 @@ class Fit:
     """B'M, (class_count, class_count)."""
     weights: Matrix
     """B'B, (class_count, class_count)."""
-    counts: Matrix
+    counts: NDArray[np.int64]
     """Samples of each class, (class_count,)."""
     ridge: float
-    freedom: float
-    """Degrees of freedom."""
+    degrees_of_freedom: float
 
     @property
     def sample_count(self) -> float:
@@ -71,7 +72,7 @@ class Fit:
     @property
     def leverage(self) -> float:
         """h, at most `MOST_LEVERAGE`."""
-        return min(max(self.freedom / self.sample_count, 0.0), MOST_LEVERAGE)
+        return min(max(self.degrees_of_freedom / self.sample_count, 0.0), MOST_LEVERAGE)
 
 
 def find_temperature(fit: Fit, mixing: Matrix, intercept: Matrix) -> float | None:
@@ -94,7 +95,7 @@ def find_temperature(fit: Fit, mixing: Matrix, intercept: Matrix) -> float | Non
     places = np.tile(np.searchsorted(np.cumsum(counts), quantiles * n), 2)
     centres = multiply_in_order((means - (1 - left) * np.eye(classes)) / left, mixing) + intercept
     spread = multiply_in_order(draws, multiply_in_order(root, mixing))
-    return _best_temperature(centres[places] + spread, places)
+    return best_temperature(centres[places] + spread, places)
 
 
 def fit_log_odds(
@@ -166,12 +167,20 @@ def _draw(classes: int) -> Matrix:
     return np.concatenate([normal, -normal])
 
 
-def _best_temperature(scores: Matrix, places: NDArray[np.int64]) -> float:
+def best_temperature(scores: Matrix, places: NDArray[np.int64]) -> float:
     """The T of the grid with the least log loss of samples of these classes."""
     steps = np.arange(LOWEST * STEPS_PER_OCTAVE, HIGHEST * STEPS_PER_OCTAVE + 1)
     grid = 2.0 ** (steps / STEPS_PER_OCTAVE)
     scores = scores - scores.max(axis=1, keepdims=True)
     own = scores[np.arange(len(places)), places]
-    losses = np.array([(np.log(np.exp(scores / t).sum(axis=1)) - own / t).mean() for t in grid])
-    lowest = losses.min()
-    return float(grid[np.flatnonzero(losses <= lowest + MARGIN * lowest + MARGIN**2)[-1]])
+
+    @cache
+    def loss(place: int) -> float:
+        t = grid[place]
+        return float((np.log(np.exp(scores / t).sum(axis=1)) - own / t).mean())
+
+    # The loss is convex in 1 / T: along the grid it falls, and then rises.
+    falls_until = bisect_left(range(len(grid) - 1), True, key=lambda at: loss(at) <= loss(at + 1))
+    lowest = loss(falls_until)
+    most = lowest + MARGIN * lowest + MARGIN**2
+    return float(grid[bisect_right(range(len(grid)), most, lo=falls_until, key=loss) - 1])
