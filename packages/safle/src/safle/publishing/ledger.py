@@ -11,12 +11,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from safle.basics.sealed import SealedFile, now
 from safle.encoders.codes import CodeSpace
 from safle.encoders.features import ClassName
-from safle.errors import InvalidInput, PrivacyBudgetSpent
+from safle.errors import PrivacyBudgetSpent
 from safle.publishing.noise import (
     Draw,
     check_classes,
@@ -26,7 +25,7 @@ from safle.publishing.noise import (
     publish,
 )
 from safle.statistics import Statistics
-from safle.statistics.noisy import CALIBRATIONS, NoisyStatistics, Privacy
+from safle.statistics.noisy import NoisyStatistics, Privacy
 
 _TABLE = {"releases": ("time", "encoder", "epsilon", "delta", "rho")}
 
@@ -62,23 +61,23 @@ class Ledger:
         epsilon: float,
         delta: float,
         *,
+        calibration: str = "declared",
         most_epsilon: float | None = None,
-        **facts: Any,
     ) -> Privacy:
         """Note a release, on the disk when this returns, and plan its noise.
 
         Parameters
         ----------
         space : of the statistics
+        calibration : where the encoder's thresholds came from, "declared" or "public"
         most_epsilon : of all releases together, for this delta
-        facts : further attributes of `Privacy`
 
         Raises
         ------
         PrivacyBudgetSpent
             The epsilon of all releases together would exceed ``most_epsilon``.
         """
-        planned = plan_noise(space.layout, epsilon, delta)
+        planned = plan_noise(space.layout, epsilon, delta, calibration=calibration)
         # Without a transaction, two processes would each miss the other's release.
         with SealedFile(self._path, _TABLE) as file, file.transaction():
             before = [LedgerRow(*row) for row in file.rows("releases")]
@@ -92,7 +91,7 @@ class Ledger:
                 )
             cost = planned.epsilon, planned.delta, planned.rho
             file.append("releases", now(), space.fingerprint, *cost)
-        return replace(planned, releases=len(before) + 1, total_epsilon=total, **facts)
+        return replace(planned, releases=len(before) + 1, total_epsilon=total)
 
     def publish(
         self,
@@ -105,20 +104,9 @@ class Ledger:
         most_epsilon: float | None = None,
         draw: Draw = draw_discrete_gaussian,
     ) -> NoisyStatistics:
-        """Note a release, and publish it: see `spend` and `safle.publishing.publish`.
-
-        Parameters
-        ----------
-        calibration : where the encoder's thresholds came from, "declared" or "public"
-        """
-        if calibration not in CALIBRATIONS:
-            raise InvalidInput(
-                f"calibration {calibration!r}; expected {' or '.join(CALIBRATIONS)}: thresholds "
-                "from the clients' own data say something about it that this noise does not "
-                "cover; make another encoder, and count again"
-            )
+        """Note a release, and publish it: see `spend` and `safle.publishing.publish`."""
         names = check_classes(total, classes)
         privacy = self.spend(
-            total.space, epsilon, delta, most_epsilon=most_epsilon, calibration=calibration
+            total.space, epsilon, delta, calibration=calibration, most_epsilon=most_epsilon
         )
         return publish(total, privacy, names, draw=draw)

@@ -27,7 +27,7 @@ from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput, MissingExtra, SafleWarning, SettingsError
 from safle.statistics import Statistics
 from safle.statistics.free_sums import FreeSums
-from safle.statistics.noisy import NoisyStatistics, Privacy
+from safle.statistics.noisy import CALIBRATIONS, NoisyStatistics, Privacy
 
 SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}
 """Shares of rho: the few counts, of many samples each, need little of it."""
@@ -79,14 +79,22 @@ class Sensitivity:
         return Sensitivity(power**2 - experts, power)
 
 
-def plan_noise(layout: Layout, epsilon: float, delta: float, **facts: Any) -> Privacy:
+def plan_noise(
+    layout: Layout, epsilon: float, delta: float, *, calibration: str = "declared"
+) -> Privacy:
     """The noise that a release of sums of this layout needs.
 
     Parameters
     ----------
     epsilon, delta : what to promise
-    facts : further attributes of `Privacy`
+    calibration : where the encoder's thresholds came from, "declared" or "public"
     """
+    if calibration not in CALIBRATIONS:
+        raise InvalidInput(
+            f"calibration {calibration!r}; expected {' or '.join(CALIBRATIONS)}: thresholds from "
+            "the clients' own data say something about it that this noise does not cover; make "
+            "another encoder, and count again"
+        )
     rho, changes = rho_within(epsilon, delta), Sensitivity.of(layout)
     scales, spent = dict[str, Any](), 0.0
     for name, share in SHARES.items():
@@ -94,7 +102,7 @@ def plan_noise(layout: Layout, epsilon: float, delta: float, **facts: Any) -> Pr
         # The gram of a single expert never changes, but noise needs a scale above 0.
         scales[name] = max(change, SLACK - 1) / math.sqrt(2 * rho * share) * SLACK
         spent += _gaussian(scales[name]).map(change)
-    return Privacy(epsilon, delta, spent, **scales, **facts)
+    return Privacy(epsilon, delta, spent, **scales, calibration=calibration)
 
 
 def draw_noise(layout: Layout, classes: int, privacy: Privacy, draw: Draw) -> NDArray[np.int64]:
