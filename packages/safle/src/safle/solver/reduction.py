@@ -120,9 +120,7 @@ class Reduction:
         whole = 0, self.reduced_dim
         return self.tile(whole, whole, np.float64)
 
-    def tile(
-        self, rows: tuple[int, int], columns: tuple[int, int], dtype: Any
-    ) -> NDArray[np.floating[Any]]:
+    def tile(self, rows: tuple[int, int], columns: tuple[int, int], dtype: Any) -> NDArray[Any]:
         """Block of the reduced gram, Fortran order; zero above the diagonal."""
         (top, bottom), (left, right) = rows, columns
         if not (0 <= top <= bottom <= self.reduced_dim and 0 <= left <= right <= self.reduced_dim):
