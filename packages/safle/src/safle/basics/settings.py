@@ -184,9 +184,11 @@ def _explain(message: str, settings_type: type[Any], given: Any) -> str:
         known = ", ".join(fields) or "none"
         return f"unknown setting {unknown!r}{inside}; expected some of {known}"
     if message.startswith("Object missing required field"):
-        missing = next(key for key, field in fields.items() if field.required and key not in found)
+        missing = message.split("`")[1]
+        # The tag that tells the types of a union apart is a field of none of them.
+        words = _in_words(fields[missing].type) if missing in fields else ""
         inside = f"{name} has" if name else "there is"
-        return f"{inside} no {missing!r}; expected {_in_words(fields[missing].type) or 'it'}"
+        return f"{inside} no {missing!r}; expected {words or 'it'}"
     text = message[: place.start()] if place else message
     if "[...]" in path:
         # A value of a table whose names are not known: msgspec does not say which.
