@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from image_support.archives import encoded
 from safle.errors import ImageError, StoreError
 from safle.tables import open_table
 from safle_images.backbones import Backbone, Batch, extract, load_backbone
@@ -25,14 +26,6 @@ def backbone(tmp_path_factory: pytest.TempPathFactory, tiny_onnx: MakeOnnx) -> B
     return load_backbone(str(tiny_onnx(tmp_path_factory.mktemp("onnx") / "tiny.onnx")))
 
 
-def encoded(seed: int) -> bytes:
-    numbers = np.random.default_rng(seed)
-    pixels = numbers.integers(0, 256, (*numbers.integers(20, 80, 2), 3), np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
 class Images:
     """A source in memory; every seventh image may be broken."""
 
@@ -43,7 +36,9 @@ class Images:
             Record(
                 f"image {at}",
                 f"class, {at % 3}" if labels else None,
-                b"nothing" if broken and at % 7 == 3 else encoded(at),
+                b"nothing"
+                if broken and at % 7 == 3
+                else encoded(size=(20 + at % 7, 60 - at % 9), seed=at),
             )
             for at in range(count)
         ]

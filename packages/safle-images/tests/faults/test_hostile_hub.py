@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 
 import pytest
 
+from image_support.archives import write_parquet
 from safle.errors import ImageError
 from safle_images.readers import decode, open_images
 
 datasets = pytest.importorskip("datasets")
-pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+pa = pytest.importorskip("pyarrow")
 
 
 @pytest.fixture(autouse=True)
@@ -26,20 +26,11 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", connect)
 
 
-def write(path, columns, features=None):
-    table = pa.table(columns)
-    if features is not None:
-        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-        table = table.replace_schema_metadata(metadata)
-    pq.write_table(table, path)
-    return path
-
-
 def test_local_parquet_needs_no_network_and_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     cache = Path(datasets.config.HF_CACHE_HOME)
     before = sorted(cache.rglob("*"))
-    path = write(tmp_path / "p.parquet", {"image": [b"x"] * 3, "label": [0, 1, 2]})
+    path = write_parquet(tmp_path / "p.parquet", {"image": [b"x"] * 3, "label": [0, 1, 2]})
     assert [record.label for record in open_images(path).records()] == [0, 1, 2]
     assert sorted(cache.rglob("*")) == before
 
@@ -51,7 +42,7 @@ def test_a_folder_by_name_needs_no_network(tmp_path, monkeypatch):
     folder.mkdir()
     for split, count in (("train", 3), ("test", 2)):
         columns = {"image": [b"x"] * count, "label": list(range(count))}
-        write(folder / f"{split}-00000-of-00001.parquet", columns)
+        write_parquet(folder / f"{split}-00000-of-00001.parquet", columns)
     for text, options in ((f"hf:{folder}:train", {}), (f"hf:{folder}", {"split": "train"})):
         source = open_images(text, **options)
         assert [record.label for record in source.records()] == [0, 1, 2]
@@ -73,7 +64,7 @@ def test_a_data_set_with_a_script_is_refused_and_not_run(tmp_path):
     folder = tmp_path / "evil"
     folder.mkdir()
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    write(folder / "train.parquet", {"image": [b"x"], "label": [1]})
+    write_parquet(folder / "train.parquet", {"image": [b"x"], "label": [1]})
     with pytest.raises(ImageError, match="scripts are no longer supported"):
         open_images(f"hf:{folder}")
     assert not (tmp_path / "ran").exists()
@@ -104,7 +95,7 @@ def test_paths_that_lead_out_of_a_data_set(tmp_path, name):
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     rows = [{"bytes": None, "path": path} for path in (name, "in.png")]
     for columns in ({"image": pa.array(rows, kind)}, {"image": [name, "in.png"]}):
-        path = write(tmp_path / "set" / "p.parquet", columns)
+        path = write_parquet(tmp_path / "set" / "p.parquet", columns)
         outside, inside = open_images(path).records()
         assert outside.data == b""
         with pytest.raises(ImageError, match="outside the data set"):
@@ -114,8 +105,8 @@ def test_paths_that_lead_out_of_a_data_set(tmp_path, name):
 
 def test_a_cell_that_is_too_large_is_one_unreadable_image(tmp_path):
     (tmp_path / "big.png").write_bytes(bytes(2000))
-    embedded = write(tmp_path / "p.parquet", {"image": [bytes(2000), b"x"]})
-    named = write(tmp_path / "q.parquet", {"image": ["big.png", "big.png"]})
+    embedded = write_parquet(tmp_path / "p.parquet", {"image": [bytes(2000), b"x"]})
+    named = write_parquet(tmp_path / "q.parquet", {"image": ["big.png", "big.png"]})
     for path in (embedded, named):
         first = next(open_images(path, most_bytes=1000).records())
         with pytest.raises(ImageError, match="1000"):
@@ -126,7 +117,7 @@ def test_a_cell_that_is_too_large_is_one_unreadable_image(tmp_path):
     "features", [7, {"image": 7}, {"label": {"_type": "os.system"}}, {"label": {"_type": "Nope"}}]
 )
 def test_metadata_that_makes_no_sense(tmp_path, features):
-    path = write(tmp_path / "p.parquet", {"image": [b"x"], "label": [0]}, features)
+    path = write_parquet(tmp_path / "p.parquet", {"image": [b"x"], "label": [0]}, features)
     with pytest.raises(ImageError, match="cannot be read"):
         open_images(path)
 
@@ -135,7 +126,7 @@ def test_two_columns_of_classes_have_to_be_chosen_from(tmp_path):
     names = {"_type": "ClassLabel", "names": ["a", "b"]}
     features = {"img": {"_type": "Image"}, "fine_label": names, "coarse_label": names}
     columns = {"img": [b"x"], "fine_label": [0], "coarse_label": [1]}
-    path = write(tmp_path / "p.parquet", columns, features)
+    path = write_parquet(tmp_path / "p.parquet", columns, features)
     with pytest.raises(ImageError, match="no column 'label' but 'fine_label', 'coarse_label'"):
         open_images(path)
     for column, label in (("fine_label", "a"), ("coarse_label", "b")):
@@ -150,6 +141,6 @@ def test_a_name_that_is_nowhere(tmp_path):
 
 
 def test_a_file_name_is_not_a_pattern(tmp_path):
-    write(tmp_path / "a1.parquet", {"image": [b"other"], "label": [1]})
-    path = write(tmp_path / "a[1].parquet", {"image": [b"own"], "label": [2]})
+    write_parquet(tmp_path / "a1.parquet", {"image": [b"other"], "label": [1]})
+    path = write_parquet(tmp_path / "a[1].parquet", {"image": [b"own"], "label": [2]})
     assert [(r.data, r.label) for r in open_images(path).records()] == [(b"own", 2)]

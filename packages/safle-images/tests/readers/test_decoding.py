@@ -8,18 +8,13 @@ import pickle  # noqa: TID251 (what multiprocessing sends)
 import numpy as np
 import pytest
 
+from image_support.archives import to_bytes
 from safle.errors import ImageError
 from safle_images.readers import MOST_PIXELS, Unreadable, decode
 
 Image = pytest.importorskip("PIL.Image")
 ImageOps = pytest.importorskip("PIL.ImageOps")
 features = pytest.importorskip("PIL.features")
-
-
-def encoded(image, kind="PNG", **options):
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
 
 
 def reference(data):
@@ -55,7 +50,7 @@ def test_every_kind_is_what_pillow_makes_of_it(photo, kind, mode):
     needed = {"WEBP": "webp", "JPEG2000": "jpg_2000", "AVIF": "avif"}.get(kind)
     if needed and not features.check(needed):
         pytest.skip(f"this Pillow has no {kind}")
-    data = encoded(photo.convert(mode), kind)
+    data = to_bytes(photo.convert(mode), kind)
     pixels = decode(data)
     np.testing.assert_array_equal(pixels, reference(data))
     assert pixels.dtype == np.uint8
@@ -68,7 +63,7 @@ def test_every_kind_is_what_pillow_makes_of_it(photo, kind, mode):
 def test_orientation_is_applied(photo, kind, orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
-    data = encoded(photo, kind, exif=exif)
+    data = to_bytes(photo, kind, exif=exif)
     pixels = decode(data)
     np.testing.assert_array_equal(pixels, reference(data))
     assert pixels.shape == ((60, 40, 3) if orientation >= 5 else (40, 60, 3))
@@ -78,39 +73,39 @@ def test_a_phone_held_upright(photo):
     """Orientation 6: what the sensor calls left is up."""
     exif = Image.Exif()
     exif[0x0112] = 6
-    pixels = decode(encoded(photo, exif=exif))
+    pixels = decode(to_bytes(photo, exif=exif))
     np.testing.assert_array_equal(pixels, np.rot90(np.asarray(photo), -1))
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF")
 @pytest.mark.parametrize("exif", [b"Exif\0\0nonsense", b"Exif\0\0II*\0\xff\xff\xff\xff", b"x"])
 def test_broken_exif_does_not_matter(photo, exif):
-    pixels = decode(encoded(photo, "JPEG", exif=exif))
+    pixels = decode(to_bytes(photo, "JPEG", exif=exif))
     assert pixels.shape == (40, 60, 3)
 
 
 def test_an_orientation_that_does_not_exist_is_none(photo):
     exif = Image.Exif()
     exif[0x0112] = 99
-    np.testing.assert_array_equal(decode(encoded(photo, exif=exif)), np.asarray(photo))
+    np.testing.assert_array_equal(decode(to_bytes(photo, exif=exif)), np.asarray(photo))
 
 
 def test_alpha_is_dropped():
     clear_red = Image.new("RGBA", (2, 2), (200, 10, 20, 0))
-    assert decode(encoded(clear_red))[0, 0].tolist() == [200, 10, 20]
+    assert decode(to_bytes(clear_red))[0, 0].tolist() == [200, 10, 20]
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_palette_with_transparency(photo):
     image = photo.quantize(16)
-    data = encoded(image, transparency=bytes(range(16)))
+    data = to_bytes(image, transparency=bytes(range(16)))
     np.testing.assert_array_equal(decode(data), np.asarray(image.convert("RGB")))
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
 def test_sixteen_bits_are_scaled(kind):
     values = np.array([[0, 255, 256, 32768, 65280, 65535]], np.uint16)
-    data = encoded(Image.fromarray(values), kind)
+    data = to_bytes(Image.fromarray(values), kind)
     expected = [0, 0, 1, 128, 255, 255]
     assert decode(data)[0].tolist() == [[value] * 3 for value in expected]
 
@@ -119,18 +114,18 @@ def test_integers_beyond_sixteen_bits_are_refused():
     for value in (70_000, -1):
         image = Image.fromarray(np.full((2, 2), value, np.int32))
         with pytest.raises(ImageError, match=r"expected 0 to 65535"):
-            decode(encoded(image, "TIFF"))
+            decode(to_bytes(image, "TIFF"))
 
 
 def test_floats_are_refused():
     with pytest.raises(ImageError, match="floating-point"):
-        decode(encoded(Image.fromarray(np.zeros((2, 2), np.float32)), "TIFF"))
+        decode(to_bytes(Image.fromarray(np.zeros((2, 2), np.float32)), "TIFF"))
 
 
 @pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP", "TIFF"])
 def test_the_first_frame_of_several(kind):
     frames = [Image.new("RGB", (4, 4), (shade, shade, shade)) for shade in (0, 255)]
-    data = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
+    data = to_bytes(frames[0], kind, save_all=True, append_images=frames[1:])
     assert decode(data).max() == 0
 
 
@@ -143,9 +138,9 @@ def test_pixels_are_returned_as_they_are():
 
 
 def test_the_most_pixels(photo):
-    assert decode(encoded(photo), most_pixels=2400).size == 7200
+    assert decode(to_bytes(photo), most_pixels=2400).size == 7200
     with pytest.raises(ImageError, match=r"60×40 pixels; expected at most 2399"):
-        decode(encoded(photo), most_pixels=2399)
+        decode(to_bytes(photo), most_pixels=2399)
     with pytest.raises(ImageError, match="at most 2399"):
         decode(np.asarray(photo), most_pixels=2399)
     assert MOST_PIXELS == Image.MAX_IMAGE_PIXELS

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
 
-from image_support.archives import write_folder, write_zip
+from image_support.archives import write_folder, write_parquet, write_zip
 from safle.errors import ImageError
 from safle_images.readers import decode, open_images
 
@@ -94,9 +93,8 @@ def test_links_in_a_folder_are_followed_but_not_in_circles(tmp_path):
 
 
 def test_parquet_labels_and_plain_bytes(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {"photo": [b"x", None], "kind": ["cat", "dog"], "label": [7, 8]}
-    pq.write_table(pa.table(columns), tmp_path / "p.parquet")
+    write_parquet(tmp_path / "p.parquet", columns)
 
     source = open_images(tmp_path / "p.parquet", image_column="photo")
     first, second = source.records()
@@ -109,11 +107,9 @@ def test_parquet_labels_and_plain_bytes(tmp_path):
 
 
 def test_a_withheld_label_of_the_hub_is_none(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     described = {"label": {"_type": "ClassLabel", "names": ["a"]}}
-    metadata = {"huggingface": json.dumps({"info": {"features": described}})}
-    table = pa.table({"image": [b"x", b"y"], "label": [-1, 0]}).replace_schema_metadata(metadata)
-    pq.write_table(table, tmp_path / "p.parquet")
+    columns = {"image": [b"x", b"y"], "label": [-1, 0]}
+    write_parquet(tmp_path / "p.parquet", columns, described)
     assert [r.label for r in open_images(tmp_path / "p.parquet").records()] == [None, "a"]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from image_support.archives import write_folder, write_zip
+from image_support.archives import to_bytes, write_folder, write_parquet, write_zip
 from safle.errors import ImageError
 from safle_images.readers import decode, open_images
 
@@ -18,12 +17,6 @@ Image = pytest.importorskip("PIL.Image")
 CLASSES = ["cat", "dog", "zèbre"]
 SPLITS = ["test", "train"]
 PER_CLASS = 3
-
-
-def png(pixels):
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +34,10 @@ def pixels():
 @pytest.fixture(scope="module")
 def files(pixels):
     """Encoded images by name, as in a folder."""
-    return {f"{s}/{name}/{at}.png": png(image) for (s, name, at), image in pixels.items()}
+    return {
+        f"{s}/{name}/{at}.png": to_bytes(Image.fromarray(image))
+        for (s, name, at), image in pixels.items()
+    }
 
 
 def under(prefix, files):
@@ -84,34 +80,23 @@ def saved(tmp_path, pixels, files):
         columns = {"picture": rows, "label": [name.split("/")[1] for name in names]}
         parts[split] = datasets.Dataset.from_dict(columns, features)
     datasets.DatasetDict(parts).save_to_disk(tmp_path / "saved")
-    return Named(f"hf:{tmp_path / 'saved'}")
-
-
-class Named(str):
-    """A data set's name, which is no path."""
-
-    @property
-    def name(self):
-        return self
+    return Path(f"hf:{tmp_path / 'saved'}")
 
 
 def hub(tmp_path, pixels, files):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
     folder = tmp_path / "hub" / "data"
     folder.mkdir(parents=True)
     described = {"img": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": CLASSES}}
-    metadata = {"huggingface": json.dumps({"info": {"features": described}})}
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    schema = pa.schema([("img", kind), ("label", pa.int64())], metadata)
     for split in SPLITS:
         names = [name for name in files if name.startswith(split)]
         for shard, part in enumerate((names[:4], names[4:])):
-            rows = [
-                {"img": {"bytes": files[n], "path": n}, "label": CLASSES.index(n.split("/")[1])}
-                for n in part
-            ]
+            images = pa.array([{"bytes": files[name], "path": name} for name in part], kind)
+            labels = [CLASSES.index(name.split("/")[1]) for name in part]
             path = folder / f"{split}-{shard:05d}-of-00002.parquet"
-            pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=2)
+            columns = {"img": images, "label": labels}
+            write_parquet(path, columns, described, row_group_size=2)
     (tmp_path / "hub" / "README.md").write_text("about")
     return tmp_path / "hub"
 
