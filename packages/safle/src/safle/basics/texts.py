@@ -39,7 +39,11 @@ def reason_of(error: BaseException) -> str:
 
 
 def name_some(names: Iterable[object], most: int = 20) -> str:
-    """The first ``most`` names, and how many more there are."""
+    """The first ``most`` names, and how many more there are.
+
+    >>> name_some(["ill", "well", "odd"], most=2)
+    "'ill', 'well' and 1 more"
+    """
     listed = [*names]
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return ", ".join(map(repr, listed[:most])) + more
