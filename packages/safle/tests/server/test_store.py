@@ -86,7 +86,9 @@ def test_adding_keeps_the_very_bytes_and_adds_to_a_total(parts, store):
 
 
 def test_statistics_without_a_client_are_refused_with_advice(data, store):
-    with pytest.raises(InvalidInput, match=r"Statistics is no contribution; expected safle\.wire"):
+    with pytest.raises(
+        InvalidInput, match="contribution is a Statistics; expected Contribution: Con"
+    ):
         store.add(data.count())
 
 

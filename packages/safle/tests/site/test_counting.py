@@ -18,7 +18,7 @@ WEIGHTED = Table(FEATURES, LABELS, weights=WEIGHTS)
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch):
-    monkeypatch.setitem(Table.for_each_batch.__kwdefaults__, "size", 8)
+    monkeypatch.setattr("safle.tables.table.BATCH", 8)
 
 
 @pytest.fixture

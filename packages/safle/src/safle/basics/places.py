@@ -82,10 +82,8 @@ def naming(path: StrPath) -> Iterator[None]:
         raise type(error)(f"{path}: {error}") from error
 
 
-def read_toml(
-    path: StrPath, what: str, *, most: int = MOST_BYTES, error: type[SafleError] = SettingsError
-) -> dict[str, Any]:
-    """The content of a TOML file, which messages call ``what``; ``error`` for anything else.
+def read_toml(path: StrPath, what: str, *, most: int = MOST_BYTES) -> dict[str, Any]:
+    """The content of a TOML file, which messages call ``what``; `SettingsError` for anything else.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
@@ -94,13 +92,11 @@ def read_toml(
     ...     read_toml(file.name, "a grid")
     {'bins': 4}
     """
-    return parse_toml(read_capped(path, most, what, error), str(path), error=error)
+    return parse_toml(read_capped(path, most, what, SettingsError), str(path))
 
 
-def parse_toml(
-    data: bytes | str, where: str, *, error: type[SafleError] = SettingsError
-) -> dict[str, Any]:
-    r"""The content of TOML text; ``error``, which begins with ``where``, for anything else.
+def parse_toml(data: bytes | str, where: str) -> dict[str, Any]:
+    r"""The content of TOML text; `SettingsError`, which begins with ``where``, for anything else.
 
     >>> parse_toml("[grid]\nbins = 4", "digits.toml")
     {'grid': {'bins': 4}}
@@ -111,14 +107,16 @@ def parse_toml(
     try:
         text = data if isinstance(data, str) else data.decode()
         if len(text) > MOST_BYTES or text.count("=") > MOST_KEYS:
-            raise error(
+            raise SettingsError(
                 f"{where}: {len(text):,} characters and {text.count('='):,} keys; expected at most "
                 f"{MOST_BYTES:,} and {MOST_KEYS:,}"
             )
         if _LONG_KEY.search(text):
-            raise error(f"{where}: a key of more than {MOST_PARTS} parts; expected fewer dots")
+            raise SettingsError(
+                f"{where}: a key of more than {MOST_PARTS} parts; expected fewer dots"
+            )
         return tomllib.loads(text)
+    except SettingsError:
+        raise
     except (ValueError, RecursionError) as problem:
-        if isinstance(problem, SafleError):
-            raise
-        raise error(f"{where}: not a TOML file: {problem}") from problem
+        raise SettingsError(f"{where}: not a TOML file: {problem}") from problem

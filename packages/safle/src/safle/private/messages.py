@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from safle.basics.places import BESIDE, StrPath, find_files, naming
+from safle.basics.progress import Progress, no_progress
 from safle.encoders.features import is_digest
 from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
 from safle.private.keys import PrivateKey, SignedFile, SignedHead
@@ -310,7 +311,7 @@ class Gathering:
 def gather_files(
     private_round: PrivateRound,
     places: Iterable[StrPath],
-    progress: Callable[[float], None] = lambda _share: None,
+    progress: Progress = no_progress,
 ) -> MaskedSum:
     """Add up masked files, or folders of them, one in memory at a time; errors name the file."""
     gathering = Gathering(private_round)

@@ -25,7 +25,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from safle.basics import atomic
-from safle.basics.texts import name_some
+from safle.basics.progress import Progress, no_progress
+from safle.basics.texts import name_some, require_type
 from safle.encoders import Encoder
 from safle.errors import (
     DuplicateContribution,
@@ -53,9 +54,7 @@ if TYPE_CHECKING:
     from safle.model import Model
 
 _log = logging.getLogger(__name__)
-
-Progress = Callable[[float], None]
-"""Called with the finished share, 0 to 1."""
+NAMED = "Contribution(client, safle.wire.encode_statistics(statistics)), or Contribution.read(path)"
 
 
 class Store:
@@ -197,12 +196,7 @@ class Store:
         total : the sum of all members, to which it is added as well
         allow_duplicates : take it although another client has sent the very same counts
         """
-        if not isinstance(contribution, Contribution):
-            raise InvalidInput(
-                f"{type(contribution).__name__} is no contribution; expected "
-                "safle.wire.Contribution(client, safle.wire.encode_statistics(statistics)), or "
-                "Contribution.read of a file"
-            )
+        require_type("contribution", contribution, Contribution, advice=NAMED)
         database, file_digest = self._writable(), hashlib.sha256(contribution.data).hexdigest()
         try:
             statistics, entry = contribution.open(self.encoder.space, self._admission.check_classes)
@@ -255,7 +249,7 @@ class Store:
         _log.info("%s: removed %s", self.folder, client)
         return member
 
-    def total(self, progress: Progress | None = None) -> Accumulator:
+    def total(self, progress: Progress = no_progress) -> Accumulator:
         """The sum of all members, in memory that does not grow with their number.
 
         ``total().snapshot()`` gives the statistics that `safle.solve` takes.
@@ -266,7 +260,7 @@ class Store:
                 total.add(self.files.read(member))
         return total
 
-    def check_origin(self, model: Model, progress: Progress | None = None) -> None:
+    def check_origin(self, model: Model, progress: Progress = no_progress) -> None:
         """`StoreError` unless the model was solved from the sum of exactly the members."""
         # Only here: taking contributions in needs no solver.
         from safle.solver.solution import digest_of_sum
@@ -280,7 +274,7 @@ class Store:
                 "another store; solve again: safle store solve"
             )
 
-    def problems(self, progress: Progress | None = None) -> list[str]:
+    def problems(self, progress: Progress = no_progress) -> list[str]:
         """Read everything and list what is wrong; the list is empty if all is well."""
         problems = [self.files.find_problem(member) for member in self._walk_members(progress)]
         return [*filter(None, problems)] + [
@@ -306,11 +300,10 @@ class Store:
             return f"{intact}, and none fails when it is solved alone"
         return f"{intact}; these fail too when they are solved alone: {name_some(failing)}"
 
-    def _walk_members(self, progress: Progress | None) -> Iterator[Member]:
+    def _walk_members(self, progress: Progress) -> Iterator[Member]:
         for done, member in enumerate(self.members.values(), start=1):
             yield member
-            if progress is not None:
-                progress(done / len(self.members))
+            progress(done / len(self.members))
 
     def _writable(self) -> Database:
         if self._database is None:

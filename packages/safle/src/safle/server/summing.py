@@ -9,13 +9,14 @@ its process dies.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from safle.basics.atomic import write_bytes
 from safle.basics.places import BESIDE, StrPath, as_path, find_files, naming
+from safle.basics.progress import Progress, no_progress
 from safle.encoders.codes import CodeSpace
 from safle.encoders.features import ClassName
 from safle.errors import FederationError, InvalidInput, MissingExtra
@@ -28,8 +29,6 @@ from safle.wire.files import FileType
 from safle.wire.histogram import HISTOGRAMS
 from safle.wire.statistics import STATISTICS, read_space
 
-Progress = Callable[[float], None]
-"""Called with the finished share, 0 to 1."""
 LARGEST_SHARD = 64
 """Most files in a shard: a smaller shard is repeated, or waited for, in less time."""
 SHARDS_PER_WORKER = 4
@@ -75,7 +74,7 @@ def sum_files(
     space: CodeSpace | None = None,
     allow_duplicates: bool = False,
     limits: Limits | None = None,
-    progress: Progress = lambda _share: None,
+    progress: Progress = no_progress,
     ray: str | None = None,
 ) -> Summed:
     """Add up files of one type, each verified, and write the sum.
@@ -193,7 +192,7 @@ def _add_shard(rules: Rules, sources: Sequence[str]) -> tuple[list[Entry], Stati
     from safle._native import use_threads
 
     with use_threads(1), threadpool_limits(1):
-        total, entries = add_sources(rules, sources, lambda _share: None)
+        total, entries = add_sources(rules, sources, no_progress)
         return entries, total.snapshot()
 
 

@@ -8,12 +8,13 @@ counts, writes the log and lets the first ones go.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.progress import Progress, no_progress
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, SafleWarning
@@ -58,7 +59,7 @@ def count_table(
     where: object,
     classes: Sequence[ClassName] | None = None,
     allow_outside: bool = False,
-    progress: Callable[[float], None] = lambda _share: None,
+    progress: Progress = no_progress,
 ) -> Counts[Statistics]:
     """The statistics of a site's labelled table, one batch in memory at a time.
 
@@ -147,7 +148,7 @@ def evaluate_table(
     table: Table,
     *,
     where: object,
-    progress: Callable[[float], None] = lambda _share: None,
+    progress: Progress = no_progress,
 ) -> Counts[Evaluation]:
     """How a model answers on a site's labelled table; see `count_table`.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.progress import Progress, no_progress
 from safle.encoders import Encoder
 from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
@@ -96,7 +96,7 @@ def rehearse(
     *,
     where: object,
     allow_outside: bool = False,
-    progress: Callable[[float], None] = lambda _share: None,
+    progress: Progress = no_progress,
 ) -> Rehearsal:
     """Count and pack a labelled table as a client would; judge a fifth of its samples.
 
@@ -133,9 +133,7 @@ def rehearse(
     )
 
 
-def _judge_held_out(
-    encoder: Encoder, table: Table, progress: Callable[[float], None]
-) -> tuple[float, int, float]:
+def _judge_held_out(encoder: Encoder, table: Table, progress: Progress) -> tuple[float, int, float]:
     """Accuracy on the held-out samples, their number, and the share of their largest class.
 
     A sample of weight w is held out, or counted, w times.

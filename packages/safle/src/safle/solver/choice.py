@@ -23,8 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.progress import Progress
 from safle.encoders.codes import CodeSpace
-from safle.solver.least_squares import Progress, require_memory
+from safle.solver.least_squares import require_memory
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import MARGIN, MOST_SLACK, RidgeCurve, ridge_curve
 from safle.solver.solution import privacy_of

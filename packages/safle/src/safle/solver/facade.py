@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.progress import Progress, no_progress
 from safle.basics.texts import require_type
 from safle.errors import InvalidInput, SolveError
 from safle.solver.choice import Choice, choose, without_units
 from safle.solver.heads import Priors, discriminant, multiply_in_order, shift_of
-from safle.solver.least_squares import Progress, least_squares, no_progress
+from safle.solver.least_squares import least_squares
 from safle.solver.quadratic import average, can_square, quadratic, quadratic_share, require_squares
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import CRITERIA

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, eigh, lapack
 
 from safle.basics.memory import require_free_memory
+from safle.basics.progress import Progress, no_progress
 from safle.errors import SolveError
 from safle.solver.digits import System, solve_exactly
 from safle.solver.reduction import Reduction
@@ -27,12 +28,6 @@ from safle.statistics.value import Sums
 HEIGHT = 1536
 """Rows of a panel."""
 ROUNDING_UNITS = 1_000
-Progress = Callable[[float], None]
-"""Called with the finished share of a long computation, 0 to 1."""
-
-
-def no_progress(done: float) -> None:
-    """Report nothing."""
 
 
 def least_squares(

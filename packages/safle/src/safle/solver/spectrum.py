@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 from threadpoolctl import threadpool_limits
 
-from safle.solver.least_squares import Progress, no_progress
+from safle.basics.progress import Progress, no_progress
 from safle.solver.reduction import Reduction, Root, root_of
 from safle.solver.solution import privacy_of
 from safle.statistics import triangle

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.progress import Progress, no_progress
 from safle.basics.texts import name_some, split_names
 from safle.encoders.features import match_columns
 from safle.encoders.schema import LABEL_COLUMN, Schema
@@ -101,7 +102,7 @@ class Table:
         act: Callable[[NDArray[Any], Any, NDArray[np.int64] | None], None],
         *,
         where: object,
-        progress: Callable[[float], None] = lambda _share: None,
+        progress: Progress = no_progress,
     ) -> None:
         """Call ``act`` with features, labels and weights of one batch after the other.
 
