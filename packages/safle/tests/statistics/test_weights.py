@@ -94,7 +94,7 @@ def test_the_estimator_takes_weights_as_repetitions():
     generator = np.random.default_rng(0)
     X, y = generator.normal(size=(60, 4)), np.arange(60) % 3
     weights = generator.integers(0, 4, 60)
-    settings = {"settings": {"units": 16}}
+    settings = {"units": 16}
     weighted = SafleClassifier(**settings).fit(X, y, sample_weight=weights)
     times = np.repeat(np.arange(60), weights)
     whole = SafleClassifier(**settings).fit(X[times], y[times])

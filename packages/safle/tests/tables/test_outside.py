@@ -26,6 +26,7 @@ from safle.errors import InvalidInput, SafleWarning
 SCHEMA = Schema(
     (Column("age", 0, 120, "years"), Column("sex", levels=("f", "m"))), classes=("ill", "well")
 )
+ENCODER = make_encoder(SCHEMA, "table")
 
 
 def write(path, ages, sexes="fm", samples=60):
@@ -39,7 +40,7 @@ def write(path, ages, sexes="fm", samples=60):
 
 @pytest.fixture
 def encoder_path(tmp_path):
-    make_encoder(SCHEMA, "table").save(tmp_path / "encoder.safetensors")
+    ENCODER.save(tmp_path / "encoder.safetensors")
     return tmp_path / "encoder.safetensors"
 
 
@@ -97,27 +98,25 @@ def test_predictions_and_evaluations_say_it_too(safle, tmp_path, encoder_path):
 
 
 def test_python_counts_refuse_and_warn_alike():
-    encoder = make_encoder(SCHEMA, "table")
     ages = np.full(50, 40.0)
     features = np.stack([ages, np.zeros(50)], axis=1)
     labels = np.array(["ill", "well"] * 25)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SafleWarning)
-        expected = count(encoder, features, labels)
+        expected = count(ENCODER, features, labels)
     features[:10, 0] = 500
     with pytest.raises(InvalidInput, match=r"10 of 50 values of 'age'.*allow_outside=True"):
-        count(encoder, features, labels)
+        count(ENCODER, features, labels)
     with pytest.warns(SafleWarning, match="10 of 50 values of 'age'"):
-        assert count(encoder, features, labels, allow_outside=True).sample_count == 50
+        assert count(ENCODER, features, labels, allow_outside=True).sample_count == 50
     features[:10, 0] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("error", SafleWarning)
-        assert count(encoder, features, labels) != expected
+        assert count(ENCODER, features, labels) != expected
 
 
 def test_batches_are_judged_together():
-    encoder = make_encoder(SCHEMA, "table")
-    total = Accumulator(encoder)
+    total = Accumulator(ENCODER)
     for age in (500.0, *[40.0] * 20):
         total.add_samples([[age, 0.0]], ["ill"])
     with pytest.warns(SafleWarning, match="1 of 21 values"):
@@ -137,13 +136,16 @@ def test_an_encoder_of_ranges_for_named_features_counts_them_too(safle, tmp_path
     assert outside.texts()[0] == "1 of 2 values of 'age' are outside 0 to 120"
 
 
-def make_model(gap=False):
-    """A model of samples of all ages; one of them has none, where ``gap``."""
-    encoder = make_encoder(SCHEMA, "table")
+def count_ages(gap=False):
+    """Samples of all ages; one of them has none, where ``gap``."""
     features = np.stack([np.linspace(1, 119, 60), np.arange(60) % 2], axis=1)
     if gap:
         features[3] = np.nan
-    return Model(encoder, solve(count(encoder, features, ["ill", "well", "well"] * 20)))
+    return count(ENCODER, features, ["ill", "well", "well"] * 20)
+
+
+def make_model(gap=False):
+    return Model(ENCODER, solve(count_ages(gap)))
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ def test_python_predictions_say_it_once_a_call(warned, name):
     model = make_model()
     table = np.tile([[500.0, 0.0], [50.0, 1.0]], (10_000, 1))
     ask = [getattr(model, name)]
-    ask.append(getattr(SafleClassifier.from_statistics(model.encoder, counted(model)), name))
+    ask.append(getattr(SafleClassifier.from_statistics(ENCODER, count_ages()), name))
     warned()
     for method in ask:
         method(table)
@@ -174,11 +176,6 @@ def test_python_predictions_say_it_once_a_call(warned, name):
         assert warned() == ["1 of 1 values of 'age' are outside 0 to 120 years"]
     evaluate(model, table, ["ill", "well"] * 10_000)
     assert len(warned()) == 1
-
-
-def counted(model):
-    features = np.stack([np.linspace(1, 119, 60), np.arange(60) % 2], axis=1)
-    return count(model.encoder, features, ["ill", "well", "well"] * 20)
 
 
 def test_a_classifier_that_drafts_a_schema_warns_of_many_values_only(warned):
