@@ -19,7 +19,7 @@ import pytest
 from flwr.common.config import parse_config_args
 
 from flower_support import processes
-from flower_support.network import PATIENCE, answers, eventually
+from flower_support.network import PATHS, PATIENCE, answers, eventually
 from safle.errors import SettingsError
 from safle_flower.checking import check_folder
 from safle_flower.deployment import Deployment, make_folder
@@ -320,7 +320,7 @@ def test_the_scripts_run_a_federation_with_tls_and_known_nodes(federation, tmp_p
     new_key = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", ""]
     subprocess.run([*new_key, "-f", stranger / "node" / "node.key"], check=True)
 
-    env = os.environ | {"SAFLE_VENV": sys.prefix, "OMP_NUM_THREADS": "1"}
+    env = PATHS | {"SAFLE_VENV": sys.prefix, "OMP_NUM_THREADS": "1"}
     with contextlib.ExitStack() as stack:
 
         def start_in_background(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from flower_support import processes
-from flower_support.network import PATIENCE, answers, eventually
+from flower_support.network import PATIENCE, PATIENT, answers, eventually
 from safle_flower.deployment import Deployment, make_folder
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,8 @@ ROOT = os.getuid() == 0
 NODE, DATA = ("nobody", "daemon") if ROOT else (None, None)
 """Users that every Linux has; only root can start programs under them."""
 
-PATHS = os.pathsep.join(path for path in sys.path if path and not path.startswith(sys.base_prefix))
+OWN = [path for path in sys.path if path and not path.startswith(sys.base_prefix)]
+PATHS = os.pathsep.join([str(PATIENT), *OWN])
 """Where packages are, for another Python of this version; its standard library is its own."""
 
 # What somebody writes who operates the server and wants the data, and knows where they are.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import shutil
 import socket
 import ssl
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from flower_support import processes
-from flower_support.network import PATIENCE, answers, eventually, half_open
+from flower_support.network import PATHS, PATIENCE, answers, eventually, half_open
 from safle_flower.checking import check_folder
 from safle_flower.deployment import Deployment, make_folder
 
@@ -70,7 +69,7 @@ class Front:
     def __init__(self, folder: Path, federation, stack: contextlib.ExitStack) -> None:
         self.port, self.folder, self._stack = two_free_ports(), folder / "federation", stack
         self.server = self.folder / "server"
-        self.env = os.environ | {
+        self.env = PATHS | {
             "SAFLE_VENV": sys.prefix,
             "SAFLE_LISTEN": "127.0.0.1",
             "SAFLE_PORT": str(self.port + 1),

@@ -116,12 +116,8 @@ class InProcessGrid(Grid):
     def create_message(self, *arguments: Any, **options: Any) -> Message:
         raise NotImplementedError("use Message(...)")
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        """Push and pull all at once; a round does it one by one instead."""
-        del timeout
-        return self.pull_messages(self.push_messages(messages))
+    def send_and_receive(self, *arguments: Any, **options: Any) -> Iterable[Message]:
+        raise NotImplementedError("use push_messages and pull_messages")
 
 
 def _pack(message: Message) -> _Packed:

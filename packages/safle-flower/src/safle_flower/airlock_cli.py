@@ -22,7 +22,7 @@ from safle_flower.airlock import (
     describe_error,
 )
 
-MOST = "Most plain questions of one kind to answer: many answers can give samples away."
+MOST_ANSWERS = "Most plain questions of one kind to answer: many answers can give samples away."
 HISTORY = "A keyholder's history of opened sums; naming it is your consent to open more."
 SECONDS_BETWEEN_LOOKS = 1.0
 UNDER_MASKS = ("operator_path", "key_path", "history_path")
@@ -40,7 +40,7 @@ MASKED: dict[str, Any] = {"type": FILE, "panel": "Under masks"}
 @click.argument("data", required=False, type=PLACE, help="The table that is counted.")
 @option("--test", "Evaluate models on this table.", "DATA", type=PLACE)
 @option("--watch", "Wait for more questions, until you stop it.", is_flag=True)
-@option("--most", MOST, "N", type=COUNT, default=1)
+@option("--most", MOST_ANSWERS, "N", type=COUNT, default=1)
 @counting_options
 @option("--operator operator_path", "The operator's public key.", "FILE", **MASKED)
 @option("--key key_path", "Your private key.", "FILE", **MASKED)

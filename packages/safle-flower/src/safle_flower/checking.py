@@ -26,7 +26,7 @@ from safle.errors import SafleError
 from safle.site import Policy
 from safle_flower.settings import Run
 
-SOON = datetime.timedelta(days=30)
+WARNING_TIME = datetime.timedelta(days=30)
 """A certificate that ends within this time gets a warning."""
 REFUSALS = (401, 403, 404)
 """HTTP statuses of a closed control API."""
@@ -59,12 +59,8 @@ def check_folder(folder: Path, *, connect: bool = False) -> list[Finding]:
     servers = [place for place in parts if (place / "run.sh").is_file()]
     nodes = [place for place in parts if (place / "node" / "start.sh").is_file()]
     if not servers and not nodes:
-        return [
-            Finding(
-                folder,
-                "neither a server's nor a node's folder: it has no run.sh and no node/start.sh",
-            )
-        ]
+        text = "neither a server's nor a node's folder: it has no run.sh and no node/start.sh"
+        return [Finding(folder, text)]
     found = [finding for place in servers for finding in _guard(place, _check_server(place))]
     for node in nodes:
         found += _guard(node, _check_node(node))
@@ -117,7 +113,7 @@ def _check_app(place: Path) -> Iterator[Finding]:
     paths = dict.fromkeys(("store", "output", "encoder"), "/")
     run = as_settings(Run, config | paths)
     run.check()
-    for name in run.names:
+    for name in run.expected_clients:
         if not (place / "keys" / f"{name}.pub").exists():
             yield Finding(path, f"expects client {name!r}, but keys/{name}.pub is missing")
     for key in sorted((place / "keys").glob("*.pub")):
@@ -177,7 +173,7 @@ def _check_dates(path: Path, certificate: x509.Certificate) -> Iterator[Finding]
     end, now = certificate.not_valid_after_utc, datetime.datetime.now(datetime.UTC)
     if end <= now:
         yield Finding(path, f"expired on {end:%Y-%m-%d}; delete it and run certificates.sh")
-    elif end <= now + SOON:
+    elif end <= now + WARNING_TIME:
         yield Finding(path, f"expires on {end:%Y-%m-%d}", serious=False)
 
 

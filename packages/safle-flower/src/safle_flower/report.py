@@ -26,8 +26,8 @@ MISSING = "missing"
 """The client was expected, and its node never came."""
 KEYHOLDER = "keyholder"
 """A keyholder's node, which sends no contribution."""
-TAKEN = (ACCEPTED, KEPT)
-GOOD = (*TAKEN, KEYHOLDER)
+TAKEN_STATUSES = (ACCEPTED, KEPT)
+GOOD_STATUSES = (*TAKEN_STATUSES, KEYHOLDER)
 """The statuses that call for no warning."""
 
 
@@ -84,7 +84,7 @@ class Report(msgspec.Struct, tag_field="format", tag="safle-report-1"):
     @property
     def accepted(self) -> list[str]:
         """Names of the clients whose contributions are in the model."""
-        return [row.client for row in self.clients if row.status in TAKEN]
+        return [row.client for row in self.clients if row.status in TAKEN_STATUSES]
 
     @property
     def summary(self) -> str:
@@ -92,7 +92,7 @@ class Report(msgspec.Struct, tag_field="format", tag="safle-report-1"):
         counts = Counter(row.status for row in self.clients)
         order = (ACCEPTED, KEPT, REFUSED, FAILED, LATE, MISSING, KEYHOLDER)
         shown = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
-        bad = next((row for row in self.clients if row.status not in GOOD), None)
+        bad = next((row for row in self.clients if row.status not in GOOD_STATUSES), None)
         return f"{shown}; {bad.name}: {bad.reason}" if bad else shown
 
     def table(self) -> list[tuple[str, ...]]:
@@ -100,7 +100,7 @@ class Report(msgspec.Struct, tag_field="format", tag="safle-report-1"):
 
         In a private round nobody knows the samples of a single client; keyholders come last.
         """
-        rows = sorted(self.clients, key=lambda row: row.status in GOOD)
+        rows = sorted(self.clients, key=lambda row: row.status in GOOD_STATUSES)
         shown = [(row, row.status, "" if self.keyholders else f"{row.samples:,}") for row in rows]
         opened = {ACCEPTED: "opened the sum", FAILED: "did not open the sum"}
         shown += [(row, opened[row.status], "") for row in self.keyholders if row.status in opened]

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("flwr")
 Progress = Callable[[float], None]
 """Called with the share of the wanted contributions that the server has."""
-POLL = 0.2
-"""Seconds between two looks for an answer of one client, and for new clients."""
-MARGIN = 60.0
+SECONDS_BETWEEN_LOOKS = 0.2
+"""For an answer of one client, and for new clients."""
+CLOCK_MARGIN = 60.0
 """Seconds that a question outlives the deadline: the clocks of two machines differ."""
 SLOT_SHARE = 0.25
 """Share of the deadline after which a silent client gives its place to the next one."""
@@ -82,8 +82,8 @@ class Round:
         self._progress = progress
         self._task = task
         self._rules = rules
-        self._expected = rules.names
-        self._wanted = rules.wanted
+        self._expected = rules.expected_clients
+        self._wanted = rules.contributions_wanted
         self._asked: dict[int, _Asked] = {}
         # One answer at a time: the others wait at Flower, not in this process.
         self._answers: queue.Queue[tuple[_Asked, Message | Exception]] = queue.Queue(1)
@@ -110,7 +110,7 @@ class Round:
             while not self._is_over():
                 self._ask_new_nodes()
                 try:
-                    asked, answer = self._answers.get(timeout=POLL)
+                    asked, answer = self._answers.get(timeout=SECONDS_BETWEEN_LOOKS)
                 except queue.Empty:
                     continue
                 self._judge(asked, answer)
@@ -120,8 +120,8 @@ class Round:
             self._over.set()
 
     def _is_over(self) -> bool:
-        rules, names = self._rules, set(self._task.names())
-        if time.monotonic() - self._begun >= rules.deadline:
+        names = set(self._task.names())
+        if time.monotonic() - self._begun >= self._rules.deadline:
             return True
         missing = set(self._expected) - names
         still_wanted = len(missing) if self._expected else self._wanted - len(names)
@@ -129,14 +129,15 @@ class Round:
             return True
         if self._some_unasked or any(asked.pending for asked in self._asked.values()):
             return False
-        bad = [asked.row for asked in self._asked.values() if asked.row.status not in report.GOOD]
+        rows = [asked.row for asked in self._asked.values()]
+        bad = [row for row in rows if row.status not in report.GOOD_STATUSES]
         if self._expected:
             return missing <= {row.client for row in bad}
         return still_wanted <= len(bad)
 
     def _ask_new_nodes(self) -> None:
         now = time.monotonic()
-        if self._last_look and now - self._last_look < POLL:
+        if self._last_look and now - self._last_look < SECONDS_BETWEEN_LOOKS:
             return
         self._last_look = now
         self._some_unasked = False
@@ -169,7 +170,7 @@ class Round:
         left = self._begun + self._rules.deadline - time.monotonic()
         content = messages.write_question(self._task.question, seconds=left, **self._marks)
         # Flower must not forget the question while its answer is awaited.
-        message = Message(content, node, messages.TYPE, ttl=self._rules.deadline + MARGIN)
+        message = Message(content, node, messages.TYPE, ttl=self._rules.deadline + CLOCK_MARGIN)
         ids = [*self._grid.push_messages([message])]
         if not ids or ids[0] is None:
             # The node has gone since `get_nodes`; if it comes back, it is asked then.
@@ -182,7 +183,7 @@ class Round:
     def _wait(self, asked: _Asked) -> None:
         """Pull a client's answer when it is there, and queue it; every client has such a thread."""
         most_bytes = self._rules.largest
-        while not self._over.wait(POLL):
+        while not self._over.wait(SECONDS_BETWEEN_LOOKS):
             answer: Message | Exception | None
             try:
                 answer = pull(self._grid, asked.message_id, most_bytes, self._over)
@@ -195,7 +196,7 @@ class Round:
                 continue
             while not self._over.is_set():
                 try:
-                    self._answers.put((asked, answer), timeout=POLL)
+                    self._answers.put((asked, answer), timeout=SECONDS_BETWEEN_LOOKS)
                 except queue.Full:
                     continue
                 return
@@ -245,7 +246,7 @@ class Round:
         row.status, row.reason = status, shorten(reason)
         row.seconds = round(time.monotonic() - asked.since, 3)
         taken = f"{len(self._task.names())} of {self._wanted} are in"
-        level = logging.INFO if status in report.GOOD else logging.WARNING
+        level = logging.INFO if status in report.GOOD_STATUSES else logging.WARNING
         log.log(level, "%s: %s%s (%s)", row.name, status, row.reason and f", {row.reason}", taken)
         if self._progress is not None:
             self._progress(min(1.0, len(self._task.names()) / self._wanted))
@@ -262,7 +263,7 @@ class Round:
                 log.warning("%s: late, %s; going on without it", asked.row.name, asked.row.reason)
         named = {row.client for row in rows} | self._kept.keys()
         # A client that is refused now may have been taken in an earlier run: it then has two lines.
-        kept = {row.client for row in rows if row.status in report.TAKEN}
+        kept = {row.client for row in rows if row.status in report.TAKEN_STATUSES}
         rows += [ClientReport(name, report.KEPT) for name in self._kept if name not in kept]
         absent = [name for name in self._expected if name not in named]
         for name in absent:

@@ -27,14 +27,7 @@ from safle_flower.airlock import shorten
 from safle_flower.report import KEPT, Report
 from safle_flower.round import Progress, Round
 from safle_flower.settings import Run
-from safle_flower.tasks import (
-    COUNTS,
-    PAGE,
-    CountTask,
-    EvaluationTask,
-    MaskTask,
-    RequestTask,
-)
+from safle_flower.tasks import COUNTS, PAGE, CountTask, EvaluationTask, MaskTask, RequestTask
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid

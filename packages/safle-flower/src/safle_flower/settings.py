@@ -35,7 +35,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     Examples
     --------
     >>> from safle.basics import as_settings
-    >>> as_settings(Run, {"expected": "a, b", "at-once": 2}).names
+    >>> as_settings(Run, {"expected": "a, b", "at-once": 2}).expected_clients
     ('a', 'b')
     """
 
@@ -76,14 +76,14 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
         return Path(text)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The expected clients."""
+    def expected_clients(self) -> tuple[str, ...]:
+        """The names in ``expected``, each once."""
         return tuple(dict.fromkeys(map(check_client, split_names(self.expected))))
 
     @property
-    def wanted(self) -> int:
+    def contributions_wanted(self) -> int:
         """How many contributions complete the round."""
-        return len(self.names) or self.clients
+        return len(self.expected_clients) or self.clients
 
     @property
     def limits(self) -> Limits:
@@ -112,7 +112,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
                 "evaluate asks for plain counts; after a private round, declare one of evaluation "
                 "counts (safle private round --model) and leave evaluate out"
             )
-        if not self.wanted:
+        if not self.contributions_wanted:
             raise SettingsError(
                 "no client is expected; name the clients (expected='a,b,c') or their number "
                 "(clients=3)"

@@ -21,9 +21,10 @@ from safle_flower.settings import Run
 from support.stores import count_members
 
 TESTS = Path(__file__).parents[1]
-SHARED = [TESTS, TESTS.parents[1] / "safle/tests", os.environ.get("PYTHONPATH", "")]
+PATIENT = TESTS / "flower_support/patience"
+SHARED = [PATIENT, TESTS, TESTS.parents[1] / "safle/tests", os.environ.get("PYTHONPATH", "")]
 PATHS = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, SHARED))}
-"""The environment of a process that imports what tests share."""
+"""The environment of Flower's programs, and of a process that imports what tests share."""
 PATIENCE = 300.0
 """Seconds that a busy machine may take for anything: nobody waits for it who need not."""
 HALF = b"POST /v1/fleet/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nhalf"

@@ -102,7 +102,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_until_healthy(
-    port: int, process: subprocess.Popen[bytes], *, log: Path, seconds: float = 60.0
+    port: int, process: subprocess.Popen[bytes], *, log: Path, seconds: float = 300.0
 ) -> None:
     """Return when an insecure SuperLink on this machine answers."""
     end = time.monotonic() + seconds
@@ -118,7 +118,7 @@ def wait_until_healthy(
     raise FederationError(f"the SuperLink did not start; its last words:\n{tail(log)}")
 
 
-def flwr(*arguments: str | Path, env: dict[str, str], seconds: float = 120.0) -> dict[str, Any]:
+def flwr(*arguments: str | Path, env: dict[str, str], seconds: float = 300.0) -> dict[str, Any]:
     """Run the ``flwr`` command with ``--format json``; what it answers."""
     done = subprocess.run(
         [program("flwr"), *map(str, arguments), "--format", "json"],
