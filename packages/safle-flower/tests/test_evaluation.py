@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +68,6 @@ def test_a_site_counts_and_tests_by_weight_and_by_its_encoders_schema(tmp_path: 
     counted = safle.count(encoder, table.features, table.labels)
     total = safle.read_statistics(tmp_path / "results/total.stats")
     assert encode_statistics(total) == encode_statistics(counted)
-
-
-def test_a_test_table_that_cannot_be_read_says_its_line_alone(tmp_path: Path, nodes: Any) -> None:
-    secret = tmp_path / "Mustermann.csv"
-    secret.write_text("age,label\n1,0\nErika,1\n")
-    nodes[0]["site"] = shlex.join([str(tmp_path / "a-features.npz"), "--test", str(secret)])
-    report = run_round(tmp_path, nodes)
-    (reason,) = [row.reason for row in report.evaluation if row.reason]
-    assert reason.startswith("TableError")
-    held = b"".join(file.read_bytes() for file in (tmp_path / "results").iterdir())
-    assert not any(word in held for word in (b"Erika", b"Mustermann"))
 
 
 def test_counts_come_after_the_model_and_add_up(tmp_path: Path, nodes: Any) -> None:

@@ -71,23 +71,3 @@ def test_an_error_that_nobody_foresaw_says_its_class(federation, tmp_path, caplo
     assert SECRET not in (tmp_path / "results" / "report.json").read_text()
     # Who may see it does.
     assert SECRET in caplog.text
-
-
-def test_a_policy_refuses_and_only_its_rule_travels(federation, tmp_path):
-    (tmp_path / "strict.toml").write_text('mode = "masked"')
-    (tmp_path / "broken.toml").write_text("modes = 1")
-    policies = {"a": tmp_path / "strict.toml", "b": tmp_path / "broken.toml"}
-    nodes = []
-    for name in federation.names:
-        words = ["--policy", policies[name]] if name in policies else []
-        nodes.append(node_with_airlock(tmp_path, name, federation.table(name), *words))
-    report, _ = serve_sites(tmp_path, federation.encoder_path, nodes)
-    rows = {row.client: row for row in report.clients}
-    refused, broken = (rows[name] for name in federation.names[:2])
-    assert (refused.status, refused.reason) == ("failed", "its policy refuses: mode")
-    # A policy that cannot be read lets nothing out.
-    assert broken.status == "failed"
-    assert broken.reason == "SettingsError; its own log says more"
-    assert sorted(report.accepted) == sorted(federation.names[2:])
-    model = (tmp_path / "results" / "model.safetensors").read_bytes()
-    assert model == federation.by_files(federation.names[2:], tmp_path)

@@ -83,12 +83,7 @@ class Deployment:
         self.counted: list[str] = []
 
     def grid(self, names, mischief=None, kind=InProcessGrid):
-        nodes = [
-            {"client": name, "features": str(self.federation.table(name))}
-            if (self.federation.folder / f"{name}.npz").exists()
-            else {"client": name, "features": "/nowhere.npz"}
-            for name in names
-        ]
+        nodes = [{"client": name, "features": str(self.federation.table(name))} for name in names]
         return kind(client_app(mischief or {}, self.counted), nodes)
 
     def run(self, names, mischief=None, *, grid=None, progress=None, **settings):
