@@ -25,7 +25,7 @@ RUN = {
     *(f"docs/{name}.md" for name in STORY),
     "README.md",
 }
-"""Pages with code: all but exporting.md, which has a test in `equivalence`, in `test_pages`."""
+"""Pages with code: `test_pages` runs it."""
 
 
 def parse_line(line: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from safle.encoders import LinearEncoder
 from safle.encoders.calibration import DeclaredRange
-from safle.model import Model, load_model
+from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
 from support.command import safle
@@ -22,25 +21,18 @@ LIVE = ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\tTAB", "'quoted")
 PLAIN = ("a=b", r"$\frac{$", "<script>alert(1)</script>", 'a"b')
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("names")
+def test_no_class_is_a_formula_in_a_spreadsheet_and_every_name_can_be_had_back(tmp_path):
     names = np.array(LIVE + PLAIN)
     features = np.eye(len(names), dtype=np.float32)
     encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, len(names)))
-    statistics = count(encoder, features, names)
-    Model(encoder, solve(statistics, ridge=1e-3)).save(place / "model.safetensors")
-    write_table(place / "test.npz", features, names)
-    return place
-
-
-def test_no_class_is_a_formula_in_a_spreadsheet_and_every_name_can_be_had_back(folder):
+    model = Model(encoder, solve(count(encoder, features, names), ridge=1e-3))
+    model.save(tmp_path / "model.safetensors")
+    write_table(tmp_path / "test.npz", features, names)
     asked = ("predict", "model.safetensors", "test.npz", "--proba", "-o", "out.csv")
-    safle(*asked, folder=folder)
-    model = load_model(folder / "model.safetensors")
-    predicted = model.predict(np.eye(len(LIVE + PLAIN), dtype=np.float32)).tolist()
+    safle(*asked, folder=tmp_path)
+    predicted = model.predict(features).tolist()
     assert set(predicted) == set(LIVE + PLAIN)
-    with (folder / "out.csv").open(newline="") as file:
+    with (tmp_path / "out.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert [row[1].removeprefix("'") for row in rows] == predicted
     assert header[2:] == [f"probability_{name}" for name in model.class_names]

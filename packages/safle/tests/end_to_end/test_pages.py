@@ -135,6 +135,17 @@ def test_the_guide_of_hospitals(hospitals: Path) -> None:
     assert float(re.search(r"accuracy\D+([\d.]+)", shown)[1]) > 90
 
 
+def test_an_export_predicts_the_same_classes(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    # The block of images runs in safle-images' test_joined_export.py.
+    run_python(ROOT / "docs/exporting.md", without="whole.onnx")
+    ours, exported = capsys.readouterr().out.splitlines()
+    assert ours == exported
+
+
 def test_the_guide_to_build(images: Path) -> None:
     run_python(ROOT / "docs/guides/build.md")
 

@@ -71,7 +71,8 @@ def run_line(line: str, monkeypatch: pytest.MonkeyPatch, code: int = 0) -> None:
         subprocess.run(ran, input=b"\n\n", check=True, capture_output=True)
 
 
-def run_python(page: Path) -> None:
-    """Run every block of Python on a page, each as a program of its own."""
+def run_python(page: Path, without: str = "\0") -> None:
+    """Run every block of Python on a page ``without`` this text, each as a program of its own."""
     for snippet in blocks(page, "python"):
-        exec(compile(snippet, str(page), "exec"), {"__name__": "__main__"})
+        if without not in snippet:
+            exec(compile(snippet, str(page), "exec"), {"__name__": "__main__"})
