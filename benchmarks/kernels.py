@@ -144,7 +144,9 @@ def _measure(repeats: int, small: int, cycles: float, memory: float) -> tuple[li
         )
     )
     symbols = generator.integers(0, values, (samples, experts)).astype(np.uint8)
-    padded = scoring.padded(generator.integers(0, 2**20, (experts * values, 10)).astype(np.int32))
+    padded = scoring.pad_tables(
+        generator.integers(0, 2**20, (experts * values, 10)).astype(np.int32)
+    )
     seconds = best(lambda: scoring.look_up(symbols, offsets, padded), repeats)
     read = symbols.size * padded.shape[1] * 4
     rates.append(Rate("scores of tables, 10 classes", "B", read / seconds, loads, "loads"))

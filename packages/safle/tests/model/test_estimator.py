@@ -243,14 +243,6 @@ def test_labels_come_back_as_they_were(names, head):
     assert np.array_equal(fitted.classes_[best], predicted)
 
 
-def test_two_classes_have_one_score(train):
-    X, y = train[0][train[1] < 2], train[1][train[1] < 2]
-    fitted = SafleClassifier(**SMALL).fit(X, y)
-    scores = fitted.decision_function(X)
-    assert scores.shape == (len(X),)
-    assert np.array_equal((scores > 0).astype(int), fitted.predict(X))
-
-
 def test_one_class_is_always_predicted(train):
     fitted = SafleClassifier(**SMALL).fit(train[0][:50], np.full(50, "only"))
     assert set(fitted.predict(train[0])) == {"only"}

@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import arrays
 from safle.errors import EncoderMismatch, InvalidInput, NotEnoughMemory
 from safle.model import Model, load_model
 from safle.model import model as module
-from safle.model.scores import on_grid
 from safle.model.scores import probabilities as to_probabilities
+from safle.model.scores import round_to_grid
 from safle.solver import solve
 from safle.statistics import count
 from support.data_sets import KINDS, fixed_data
@@ -95,7 +95,7 @@ def test_saved_weights_are_the_solution_to_24_bits(make_model, kind, head):
 
 @given(values=arrays(np.float64, st.integers(0, 30), elements=st.floats(-1e30, 1e30)))
 def test_the_grid_is_one_power_of_two_and_float32_holds_it(values):
-    rounded = on_grid(values).astype(np.float64)
+    rounded = round_to_grid(values).astype(np.float64)
     largest = np.abs(values).max(initial=0.0)
     step = 2.0 ** (np.frexp(largest)[1] - 24)
     if largest > 1e-25:

@@ -12,7 +12,7 @@ import pytest
 from safle import _native
 from safle.encoders import linear, random_features
 from safle.encoders.codes import Layout
-from safle.model.scores import DenseScores, look_up, padded
+from safle.model.scores import DenseScores, look_up, pad_tables
 from safle.statistics import counting
 from safle.statistics.triangle import packed_size
 
@@ -96,7 +96,7 @@ def test_scores_of_symbols(classes: int) -> None:
     symbols = (generator.random((300, len(sizes))) * sizes).astype(np.uint8)
     steps = np.full((bases[-1], classes), 1 << 24, np.int32)
     steps[::3] = generator.integers(-(1 << 24), 1 << 24, steps[::3].shape)
-    found = look_up(symbols, bases, padded(steps))
+    found = look_up(symbols, bases, pad_tables(steps))
     expected = steps.astype(np.int64)[symbols + bases[:-1]].sum(axis=1)
     assert np.array_equal(found[:, :classes], expected)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from safle.basics.memory import readable
 from safle.cli import options as opt
-from safle.cli.facts import counts_facts, listing, show_exposure, warn_of_coarse
+from safle.cli.facts import counts_facts, list_names, show_exposure, warn_of_coarse
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import InvalidInput
@@ -177,7 +177,7 @@ def rehearse(
     warning = rehearsal.exposure.summary
     facts = {
         "samples": f"{rehearsal.samples:,}",
-        "classes": listing(sorted(set(np.asarray(table.labels).tolist()))),
+        "classes": list_names(sorted(set(np.asarray(table.labels).tolist()))),
         "columns that fit": f"{rehearsal.fit:.0%} vary within their calibrated range",
         "accuracy alone": f"{rehearsal.accuracy:.1%} ± {rehearsal.error:.1%} of "
         f"{rehearsal.judged:,} held-out samples "

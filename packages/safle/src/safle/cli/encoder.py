@@ -13,8 +13,7 @@ from click.globals import get_current_context
 
 from safle.basics.settings import Setting, describe
 from safle.cli import options as opt
-from safle.cli.facts import encoder_facts, warn_of_coarse
-from safle.cli.schema import warn_no_classes
+from safle.cli.facts import encoder_facts, warn_of_coarse, warn_of_no_classes
 from safle.cli.session import Session, command, examples
 from safle.encoders import Encoder, LinearEncoder, make_encoder
 from safle.encoders.calibration import Calibration, DeclaredRange, PublicSample
@@ -54,7 +53,7 @@ OUTPUT = "The encoder file to write; give it to every client."
 SOURCES = ("range", "moments", "sample", "histogram", "schema")
 
 
-def _settings() -> dict[str, dict[str, Setting]]:
+def _settings_by_name() -> dict[str, dict[str, Setting]]:
     """The name of a setting -> kind -> its declaration there."""
     by_name: dict[str, dict[str, Setting]] = {}
     for kind, encoder in kinds().items():
@@ -68,10 +67,11 @@ def _kind_options() -> opt.Decorator:
     summaries = "; ".join(f"{name}: {kind.summary}" for name, kind in kinds().items())
     choice: dict[str, Any] = {"type": click.Choice([*kinds()]), "default": DEFAULT_KIND}
     kind = opt.option("--kind", f"{summaries}.", "NAME", panel=opt.MAIN_PANEL, **choice)
-    return opt.options(kind, *(_option(name, by_kind) for name, by_kind in _settings().items()))
+    settings = [_make_option(name, by_kind) for name, by_kind in _settings_by_name().items()]
+    return opt.options(kind, *settings)
 
 
-def _option(name: str, by_kind: dict[str, Setting]) -> opt.Decorator:
+def _make_option(name: str, by_kind: dict[str, Setting]) -> opt.Decorator:
     defaults = {k: s.chosen if s.default is None else s.default for k, s in by_kind.items()}
     all_defaults = "; ".join(f"{default} ({kind})" for kind, default in defaults.items())
     same_default = len({*defaults.values()}) == 1
@@ -81,7 +81,7 @@ def _option(name: str, by_kind: dict[str, Setting]) -> opt.Decorator:
     settings: dict[str, Any] = {
         "show_default": str(defaults[first]) if same_default else all_defaults,
         "panel": opt.FINER_PANEL if DEFAULT_KIND in by_kind else kind_panel,
-        "type": _type([*by_kind.values()]),
+        "type": _choose_type([*by_kind.values()]),
     }
     metavar: str | None = "NAME"
     flag = f"--{name.replace('_', '-')}"
@@ -96,7 +96,7 @@ def _option(name: str, by_kind: dict[str, Setting]) -> opt.Decorator:
     return opt.option(flag, text, metavar, **settings)
 
 
-def _type(settings: Sequence[Setting]) -> click.ParamType[Any]:
+def _choose_type(settings: Sequence[Setting]) -> click.ParamType[Any]:
     """A type that suits all settings of one name; each kind checks its own limits."""
     if all(s.choices for s in settings):
         return click.Choice([*dict.fromkeys(c for s in settings for c in s.choices)])
@@ -146,8 +146,8 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     """
     encoder: Encoder
     _check_usage(options)
-    kind = _implied_kind(kind, options)
-    settings = _given_settings(kind, options)
+    kind = _find_kind(kind, options)
+    settings = _read_settings(kind, options)
     calibration, source = _read_calibration(options)
     _check_width(calibration, options["features"])
     if options["features_source"] is not None:
@@ -176,7 +176,7 @@ def _check_schema(session: Session, schema: Schema, options: dict[str, Any]) -> 
             "--norm-clip 1 --units 1 instead"
         )
     if not schema.classes and not options["only_classes"]:
-        session.warn(warn_no_classes(schema.label_column))
+        warn_of_no_classes(session, schema.label_column)
 
 
 def _check_usage(options: dict[str, Any]) -> None:
@@ -195,7 +195,7 @@ def _check_usage(options: dict[str, Any]) -> None:
         )
 
 
-def _implied_kind(kind: str, options: dict[str, Any]) -> str:
+def _find_kind(kind: str, options: dict[str, Any]) -> str:
     """--publishable implies linear: others need too much noise. --schema alone implies table."""
     given = get_current_context().get_parameter_source("kind") is not ParameterSource.DEFAULT
     if options["publishable"]:
@@ -205,10 +205,10 @@ def _implied_kind(kind: str, options: dict[str, Any]) -> str:
     return kind if given or options["schema"] is None else "table"
 
 
-def _given_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+def _read_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
     """The settings that were given on the command line; those of another kind are refused."""
     # A program may register a kind after the command has its options.
-    given = {name: options[name] for name in _settings() if options.get(name) is not None}
+    given = {name: options[name] for name in _settings_by_name() if options.get(name) is not None}
     for name in given:
         if name not in describe(kind_named(kind).settings_type):
             flag = name.replace("_", "-")

@@ -43,7 +43,7 @@ BYTES_SEARCHED = 1 << 16
 SAFETENSORS = ("encoder", "model")
 
 
-def listing(names: Sequence[ClassName]) -> str:
+def list_names(names: Sequence[ClassName]) -> str:
     """How many names, and the first of them."""
     if not names:
         return "0"
@@ -70,7 +70,7 @@ def encoder_facts(encoder: Encoder) -> Facts:
     if encoder.feature_names:
         facts["columns by name"] = ", ".join(encoder.feature_names)
     if encoder.classes:
-        facts["only for classes"] = listing(encoder.classes)
+        facts["only for classes"] = list_names(encoder.classes)
     if encoder.source:
         facts["only for features of"] = encoder.source
     return facts | {"fingerprint": encoder.fingerprint}
@@ -85,7 +85,7 @@ def counts_facts(value: Any, data: bytes) -> Facts:
 
 
 def _evaluation_facts(counts: Evaluation) -> Facts:
-    classes = listing(counts.class_names)
+    classes = list_names(counts.class_names)
     return {"samples": f"{counts.sample_count:,}", "classes": classes, "model": counts.model}
 
 
@@ -93,7 +93,7 @@ def _statistics_facts(statistics: Statistics) -> Facts:
     layout, seen = statistics.layout, len(statistics.codes)
     facts: Facts = {
         "samples": f"{statistics.sample_count:,}",
-        "classes": listing(statistics.class_names),
+        "classes": list_names(statistics.class_names),
         "columns": f"{statistics.dim:,} (codes {seen:,} of {layout.code_count:,}, dense "
         f"{layout.dense_dim:,})",
     }
@@ -106,7 +106,7 @@ def _noisy_facts(noisy: NoisyStatistics) -> Facts:
     noise = noisy.privacy
     return {
         "samples": f"about {noisy.sample_count:,}",
-        "classes": listing(noisy.class_names),
+        "classes": list_names(noisy.class_names),
         "columns": f"{noisy.dim:,}",
         "privacy": noise.promise,
         "rho": f"{noise.rho:.4g}",
@@ -141,7 +141,7 @@ _FACTS_BY_TYPE: dict[str, Callable[[Any], Facts]] = {
 def model_facts(model: Model) -> Facts:
     """Classes, head, ridge, privacy, sizes, identity."""
     return {
-        "classes": listing(model.class_names),
+        "classes": list_names(model.class_names),
         "head": model.head,
         "ridge": f"{model.ridge:.6g}",
         "probabilities": temperature_of(model),
@@ -182,14 +182,14 @@ def show_schema(session: Session, path: Path, schema: Schema, gaps: dict[str, in
     titles, rows = ["column", "type", "range or levels"], []
     for column in schema.columns:
         span = f"{column.low:g} to {column.high:g} {column.unit}".rstrip()
-        shown = ("category", listing(column.levels)) if column.is_category else ("number", span)
+        shown = ("category", list_names(column.levels)) if column.is_category else ("number", span)
         rows.append([column.name, *shown])
     if gaps is not None:
         titles.append("missing")
         rows = [[*row, f"{gaps[row[0]]:,}"] for row in rows]
     session.table(titles, rows, names=3)
     facts: Facts = {"columns": len(rows), "ignored": ", ".join(schema.ignore) or "none"}
-    session.facts(f"{path}: schema", facts | {"classes": listing(schema.classes)})
+    session.facts(f"{path}: schema", facts | {"classes": list_names(schema.classes)})
     warn_of_classes(session, schema.classes)
 
 
@@ -214,6 +214,14 @@ def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
             "way at every client and count again (--only-classes A,B,C of 'safle encoder make' "
             "refuses others)"
         )
+
+
+def warn_of_no_classes(session: Session, label_column: str) -> None:
+    """Warn of a schema without classes."""
+    session.warn(
+        f"no classes were found in a column {label_column!r}; if another column is the diagnosis, "
+        "it is taken for a feature: draft again with --label-column NAME"
+    )
 
 
 def file_type_of(path: Path) -> str:

@@ -108,7 +108,7 @@ def _show_table(session: Session, path: Path, **selection: Any) -> None:
     facts: describe.Facts = {
         "samples": f"{len(table):,}",
         "features": f"{table.feature_dim:,} ({table.features.dtype})",
-        "labels": "none" if labels is None else describe.listing(labels),
+        "labels": "none" if labels is None else describe.list_names(labels),
         "file": readable(path.stat().st_size),
     }
     if table.source:
@@ -121,7 +121,10 @@ def _show_sheet(session: Session, path: Path, problem: TableError) -> None:
     if path.suffix.lower() not in SHEET_SUFFIXES:
         raise problem
     sheet = read_sheet(path)
-    facts: describe.Facts = {"samples": f"{len(sheet):,}", "columns": describe.listing(sheet.names)}
+    facts: describe.Facts = {
+        "samples": f"{len(sheet):,}",
+        "columns": describe.list_names(sheet.names),
+    }
     session.facts(f"{path}: table", facts | {"file": readable(path.stat().st_size)})
     session.warn(
         f"{problem}; text and gaps need a schema: 'safle schema draft' makes one, "

@@ -88,11 +88,11 @@ class Commands(click.RichGroup):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [*COMMANDS, *_added()]
+        return [*COMMANDS, *_find_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return _find_added(cmd_name)
+            return _load_added(cmd_name)
         panel, place, summary = COMMANDS[cmd_name]
         if ctx.meta.get("listing"):
             return click.RichCommand(name=cmd_name, help=summary, panel=panel)
@@ -107,15 +107,15 @@ class Commands(click.RichGroup):
         super().format_help(ctx, formatter)
 
 
-def _added() -> dict[str, EntryPoint]:
+def _find_added() -> dict[str, EntryPoint]:
     """Commands of other packages that are installed, by name."""
     # By name: the order in which packages were installed says nothing.
     entries = sorted(entry_points(group="safle.commands"), key=attrgetter("name"))
     return {entry.name: entry for entry in entries}
 
 
-def _find_added(name: str) -> click.Command | None:
-    if entry := _added().get(name):
+def _load_added(name: str) -> click.Command | None:
+    if entry := _find_added().get(name):
         command: click.Command = entry.load()
         return command
     for package, names in HOUSES.items():
@@ -188,7 +188,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         with session.showing_warnings():
             code = app.main(arguments, prog_name="safle", standalone_mode=False, obj=session)
     except click.ClickException as error:
-        code = _fail(_usage(error), error.exit_code)
+        code = _fail(_explain_usage(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         code = _fail("interrupted", 130)
     except Exception as error:
@@ -198,7 +198,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _usage(error: click.ClickException) -> str:
+def _explain_usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" (see '{context.command_path} --help')" if context is not None else ""
     return error.format_message() + hint

@@ -10,7 +10,7 @@ from typing import Any
 import rich_click as click
 
 from safle.cli import options as opt
-from safle.cli.facts import show_schema
+from safle.cli.facts import show_schema, warn_of_no_classes
 from safle.cli.session import Session, command, examples
 from safle.encoders.features import near_duplicates
 from safle.encoders.schema import LABEL_COLUMN, Schema, merge_schemas
@@ -54,19 +54,11 @@ def draft(session: Session, /, table: Path, output: Path, **options: Any) -> Non
     drafted.schema.save(output)
     show_schema(session, output, drafted.schema, drafted.gaps)
     if not drafted.schema.classes:
-        session.warn(warn_no_classes(options["label_column"]))
+        warn_of_no_classes(session, options["label_column"])
     for name, reason in drafted.left_out.items():
         session.warn(f"column {name!r} is left out: it {reason}")
     for name, doubt in drafted.doubts.items():
         session.warn(f"column {name!r} {doubt}")
-
-
-def warn_no_classes(label_column: str) -> str:
-    """The warning about a schema without classes."""
-    return (
-        f"no classes were found in a column {label_column!r}; if another column is the diagnosis, "
-        "it is taken for a feature: draft again with --label-column NAME"
-    )
 
 
 @command(*EXAMPLES, of=schema)

@@ -212,13 +212,13 @@ class Command(click.RichCommand):
             if isinstance(parameter, Written) and isinstance(path, Path):
                 others = (value for name, value in ctx.params.items() if name != parameter.name)
                 with augment_usage_errors(ctx):
-                    _check_place(path, [p for value in others for p in _paths(value)])
+                    _check_place(path, [p for value in others for p in _find_paths(value)])
                     if path.is_file() and path.stat().st_size and not (session and session.force):
                         _check_file_type(path, parameter.file_types)
         return super().invoke(ctx)
 
 
-def _paths(value: Any) -> Iterator[Path]:
+def _find_paths(value: Any) -> Iterator[Path]:
     values = value if isinstance(value, tuple) else [value]
     yield from (item for item in values if isinstance(item, Path))
 

@@ -11,7 +11,7 @@ import rich_click as click
 from safle.basics.memory import readable
 from safle.basics.places import naming
 from safle.cli import options as opt
-from safle.cli.facts import listing, warn_of_classes
+from safle.cli.facts import list_names, warn_of_classes
 from safle.cli.session import Session, command, examples, explain
 from safle.encoders import load_encoder
 from safle.errors import SafleError, StoreError
@@ -110,7 +110,7 @@ def _open(folder: Path, encoder_path: Path | None) -> Store:
 def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
     classes = sorted({name for member in store.members.values() for name in member.classes})
     facts = {"clients": len(store.members), "samples": f"{store.sample_count:,}"}
-    session.facts(f"{folder}: store", facts | {"classes": listing(classes), **more})
+    session.facts(f"{folder}: store", facts | {"classes": list_names(classes), **more})
     warn_of_classes(session, classes)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safle.basics.atomic import write_bytes
 from safle.basics.memory import readable
 from safle.cli import options as opt
-from safle.cli.facts import counts_facts, listing, warn_of_classes, warn_of_coarse
+from safle.cli.facts import counts_facts, list_names, warn_of_classes, warn_of_coarse
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import PolicyRefused, PrivacyBudgetSpent
@@ -83,7 +83,7 @@ def add_up(
     facts = {
         "files": summed.files,
         "samples": f"{summed.samples:,}",
-        **({"classes": listing(summed.classes)} if summed.classes else {}),
+        **({"classes": list_names(summed.classes)} if summed.classes else {}),
         "file": readable(summed.bytes),
         "digest": summed.digest,
     }

@@ -31,9 +31,9 @@ from safle.model.scores import (
     Squares,
     grid_exponent,
     look_up,
-    on_grid,
-    padded,
+    pad_tables,
     probabilities,
+    round_to_grid,
 )
 from safle.solver import Solution
 from safle.statistics.noisy import Privacy
@@ -81,8 +81,8 @@ class Model:
         encoder.space.check_same(solution.space)
         self.encoder = encoder
         self.codes: NDArray[np.int64] = solution.codes
-        self.weights: NDArray[np.float32] = on_grid(solution.weights)
-        self.intercept: NDArray[np.float32] = on_grid(solution.intercept)
+        self.weights: NDArray[np.float32] = round_to_grid(solution.weights)
+        self.intercept: NDArray[np.float32] = round_to_grid(solution.intercept)
         self.class_names: tuple[ClassName, ...] = solution.class_names
         self.head, self.ridge = solution.head, solution.ridge
         head = solution.quadratic
@@ -113,7 +113,7 @@ class Model:
         )
         steps = np.zeros(shape, np.int32)
         steps[self.codes] = self.weights[: len(self.codes)].astype(np.float64) / self._step
-        return padded(steps)
+        return pad_tables(steps)
 
     @property
     def tables(self) -> NDArray[np.float32]:

@@ -37,7 +37,7 @@ from safle.encoders import Encoder
 from safle.encoders.base import encoder_header, restore_encoder
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import WireError
-from safle.model.scores import MOST_BITS, on_grid
+from safle.model.scores import MOST_BITS, round_to_grid
 from safle.solver import Solution
 from safle.solver.solution import HEADS, Quadratic
 from safle.statistics.noisy import Privacy
@@ -157,7 +157,7 @@ def _restore_weights(
     for name, (array, dtype, shape) in shapes.items():
         if array.dtype != dtype or array.shape != shape or not np.isfinite(array).all():
             raise WireError(f"{name} is {array.dtype} {array.shape}; expected {shape}, finite")
-    if not np.array_equal(on_grid(weights), weights):
+    if not np.array_equal(round_to_grid(weights), weights):
         raise WireError(f"the weights are not multiples of one power of two with {MOST_BITS} bits")
     limit = encoder.layout.code_count
     if (np.diff(codes) <= 0).any() or (len(codes) and not 0 <= codes[0] <= codes[-1] < limit):

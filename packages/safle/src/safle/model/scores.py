@@ -69,7 +69,7 @@ _LOW = 1.90821492927058770002e-10
 _TERMS = 14
 
 
-def padded(tables: NDArray[np.int32]) -> NDArray[np.int32]:
+def pad_tables(tables: NDArray[np.int32]) -> NDArray[np.int32]:
     """``tables`` with zero columns up to a multiple of `LANES`."""
     return np.pad(tables, ((0, 0), (0, -tables.shape[1] % LANES)))
 
@@ -83,7 +83,7 @@ def look_up(
     ----------
     symbols : uint8 or uint16, (samples, experts)
     bases : int64, (experts + 1,), first code of each expert and the end
-    tables : int32, (code_count, class_count), as `padded` gives them, at most
+    tables : int32, (code_count, class_count), as `pad_tables` gives them, at most
         ``2**MOST_BITS`` in magnitude
     """
     scores = np.zeros((len(symbols), tables.shape[1]), np.int64)
@@ -94,7 +94,7 @@ def look_up(
     return scores
 
 
-def on_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
+def round_to_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Round to multiples of a power of two, `MOST_BITS` below the largest value."""
     exponent = grid_exponent(values)
     # Adding zero turns -0.0 into 0.0.
@@ -103,7 +103,7 @@ def on_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def grid_exponent(values: NDArray[np.floating[Any]]) -> int:
-    """The exponent of the power of two that `on_grid` rounds ``values`` to multiples of."""
+    """The exponent of the power of two that `round_to_grid` rounds ``values`` to multiples of."""
     # As float32, which has as many bits: a largest value that rounds up to the next
     # power of two belongs to that one's grid, so rounded values keep their grid.
     largest = np.float32(np.abs(values).max(initial=0.0))
