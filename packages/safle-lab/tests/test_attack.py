@@ -109,6 +109,7 @@ def test_classes_with_grams_of_their_own_are_reduced_one_by_one(digits):
     data = DataSet(encoder, digits[0][:48, 16:48], np.arange(48) % 4)
     found = found_in(data, most_reduced=12)
     assert found.by_lattice == 48
+    assert found_in(data, most_reduced=11).untried == 48
     pooled = make_encoder(DeclaredRange(0, 16, feature_dim=32), "linear")
     assert found_in(DataSet(pooled, data.features, data.labels), most_reduced=48).found == 0
 

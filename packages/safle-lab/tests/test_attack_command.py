@@ -34,10 +34,10 @@ def test_what_is_found_replaces_no_other_file(words, tmp_path, safle):
     assert "ends in .npz" in safle(*words, "-o", "found.csv", code=2)
 
 
-def sums_of(samples, *, by_class=False, classes=2):
+def sums_of(samples):
     features = np.random.default_rng(0).integers(0, 17, (samples, 24)).astype(float)
-    encoder = make_encoder(DeclaredRange(0, 16, feature_dim=24), "linear", by_class=by_class)
-    return count(encoder, features, (np.arange(samples) % classes).tolist())
+    encoder = make_encoder(DeclaredRange(0, 16, feature_dim=24), "linear")
+    return count(encoder, features, (np.arange(samples) % 2).tolist())
 
 
 def test_what_was_not_tried_is_told_from_what_was_not_found():
@@ -51,11 +51,3 @@ def test_what_was_not_tried_is_told_from_what_was_not_found():
     assert "not tried" not in facts_of(many)
     assert "40 others" in str(facts_of(many)["not found"])
     assert {*facts_of(attack(sums_of(9)))} & {"not tried", "not found"} == set()
-
-
-def test_classes_that_are_counted_by_themselves_are_few_by_themselves():
-    """32 samples of 25 columns: too many together, and few in every class."""
-    sums = sums_of(32, by_class=True, classes=4)
-
-    assert attack(sums, most_reduced=8).found == 32
-    assert attack(sums, most_reduced=7).untried == 32

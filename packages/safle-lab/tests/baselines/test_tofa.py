@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import softmax
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from safle.demo import partition
 from safle.errors import SettingsError, TableError
@@ -43,20 +42,6 @@ def task(prototypes) -> Task:
 
 def directions_of(task):
     return tofa.to_unit_length(task.features)
-
-
-def test_everybody_alone_is_linear_discriminant_analysis(task):
-    settings = tofa.Settings(prior=1e-9, shrinkage=1e-9)
-    moments = tofa.Moments.of(directions_of(task), task.labels, CLASSES)
-
-    model = tofa.posterior_classifier(moments, np.zeros(DIM), settings)
-
-    equal = np.full(CLASSES, 1 / CLASSES)
-    wanted = LinearDiscriminantAnalysis(solver="lsqr", priors=equal)
-    wanted.fit(directions_of(task), task.labels)
-    # scikit-learn weighs the classes' covariances by the priors, here by their samples.
-    same = predict(model, directions_of(task)) == wanted.predict(directions_of(task))
-    assert same.mean() > 0.98
 
 
 def test_a_posterior_weighs_a_client_against_everybody(task):
