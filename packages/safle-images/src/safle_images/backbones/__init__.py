@@ -7,7 +7,7 @@ weights, preprocessing) goes with the features, and from there into the encoder.
 
 from safle_images.backbones.default import DEFAULT
 from safle_images.backbones.exporting import export_backbone, export_named
-from safle_images.backbones.extraction import Batch, default_workers, extract
+from safle_images.backbones.extraction import Batch, extract
 from safle_images.backbones.joining import join_backbone
 from safle_images.backbones.loading import Backbone, load_backbone
 from safle_images.backbones.preprocessing import Preprocessing
@@ -18,7 +18,6 @@ __all__ = [
     "Backbone",
     "Batch",
     "Preprocessing",
-    "default_workers",
     "export_backbone",
     "export_named",
     "extract",

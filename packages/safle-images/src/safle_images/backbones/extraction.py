@@ -50,12 +50,7 @@ class Batch:
     unreadable: list[tuple[str, str]]
 
 
-def default_workers() -> int:
-    """One for each processor that this process may use.
-
-    >>> default_workers() >= 1
-    True
-    """
+def _usable_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -71,7 +66,8 @@ def extract(
     Parameters
     ----------
     batch : images per task of a worker; the features do not depend on it
-    workers : threads; the features do not depend on them
+    workers : threads, by default one for each processor that this process may use; the features
+        do not depend on them
 
     Examples
     --------
@@ -91,7 +87,7 @@ def extract(
     >>> batch.features.tolist(), batch.names, batch.labels
     ([[255.0, 0.0, 0.0]], ['1.png'], ['red'])
     """
-    threads = workers or default_workers()
+    threads = workers or _usable_processors()
     work = partial(_features, backbone)
     pending: deque[Future[Batch]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="safle-features")

@@ -161,7 +161,7 @@ def _read_rows(path: Path, selection: Selection) -> list[_Row]:
         ) from None
     if not len(frame):
         raise ImageError(f"{path}: has no rows below its header; expected one row per image")
-    image = _image_column(path, frame.columns, selection.image_column)
+    image = selection.image_of(path, frame.columns, IMAGE_COLUMNS)
     others = [name for name in frame.columns if name not in (image, "split")]
     label = selection.label_of(path, others)
     split = "split" if "split" in frame.columns else None
@@ -184,15 +184,3 @@ def _typed(labels: Sequence[str | None], where: Path) -> list[Label]:
         return parse_labels(texts, where=str(where)).tolist() if texts else list(labels)
     except TableError as error:
         raise ImageError(str(error)) from None
-
-
-def _image_column(path: Path, header: list[str], name: str | None) -> str:
-    names = (name,) if name is not None else IMAGE_COLUMNS
-    found = next((name for name in names if name in header), None)
-    if found is None:
-        raise ImageError(
-            f"{path}: has the columns {name_some(header)}; expected a header with the images' "
-            f"paths in {name_some(names)}: name the column with --image-column NAME "
-            "(image_column= in Python)"
-        )
-    return found

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from safle.basics import name_some, reason_of
+from safle.basics import reason_of
 from safle.errors import ImageError
 from safle_images.readers.files import path_inside
-from safle_images.readers.sources import ImageSource, Label, Selection, Unreadable
+from safle_images.readers.sources import NAME_THE_COLUMN, ImageSource, Label, Selection, Unreadable
 
 PREFIX = "hf:"
 _IMAGE_COLUMNS = ("image", "img", "bytes")
@@ -52,44 +52,40 @@ def open_dataset(name: str, selection: Selection) -> ImageSource:
     names = [f"{place.name}/{row:08d}" for row in range(len(labels))]
     sizes = [(path.name, path.stat().st_size) for path in _files(where)]
     root = place if place.exists() else Path(_library().config.HF_CACHE_HOME)
-    cells = _Cells(root.parent if root.is_file() else root, selection.most_bytes)
+    folder = root.parent if root.is_file() else root
 
     def read(start: int) -> Iterator[bytes]:
         with _reading(where):
             for row in load([image]).skip(start) if start < len(labels) else ():
-                yield cells.read(row[image])
+                yield _read_cell(row[image], folder, selection.most_bytes)
 
     return ImageSource(f"data set {where}", chosen, names, labels, [*sizes, image, label], read)
 
 
-class _Cells(NamedTuple):
-    """Reads the cells of a column of images: bytes, or names of files in ``folder``."""
+def _read_cell(cell: Any, folder: Path, most_bytes: int) -> bytes:
+    """The image of a cell, which holds its bytes or the name of a file in ``folder``."""
+    if not isinstance(cell, dict):
+        cell = {"path" if isinstance(cell, str) else "bytes": cell}
+    data, path = cell.get("bytes"), cell.get("path")
+    if data is None and path:
+        return _read_file(path, folder, most_bytes)
+    if data is None:
+        return Unreadable("has neither bytes nor a file; expected an embedded image")
+    if len(data) > most_bytes:
+        return Unreadable(f"has {len(data)} bytes; expected at most {most_bytes}")
+    return bytes(data)
 
-    folder: Path
-    most_bytes: int
 
-    def read(self, cell: Any) -> bytes:
-        if not isinstance(cell, dict):
-            cell = {"path" if isinstance(cell, str) else "bytes": cell}
-        data, path = cell.get("bytes"), cell.get("path")
-        if data is None and path:
-            return self._read_file(path)
-        if data is None:
-            return Unreadable("has neither bytes nor a file; expected an embedded image")
-        if len(data) > self.most_bytes:
-            return Unreadable(f"has {len(data)} bytes; expected at most {self.most_bytes}")
-        return bytes(data)
-
-    def _read_file(self, name: str) -> bytes:
-        place = path_inside(self.folder, name)
-        if place is None:
-            return Unreadable(f"is in {name!r}, outside the data set; expected embedded images")
-        try:
-            if place.is_file() and place.stat().st_size <= self.most_bytes:
-                return place.read_bytes()
-            return Unreadable(f"is not a regular file of at most {self.most_bytes} bytes")
-        except OSError as error:
-            return Unreadable(f"cannot be read: {error.strerror}")
+def _read_file(name: str, folder: Path, most_bytes: int) -> bytes:
+    place = path_inside(folder, name)
+    if place is None:
+        return Unreadable(f"is in {name!r}, outside the data set; expected embedded images")
+    try:
+        if place.is_file() and place.stat().st_size <= most_bytes:
+            return place.read_bytes()
+        return Unreadable(f"is not a regular file of at most {most_bytes} bytes")
+    except OSError as error:
+        return Unreadable(f"cannot be read: {error.strerror}")
 
 
 def _splits(name: str) -> dict[str, Load]:
@@ -167,17 +163,13 @@ def _read_label(where: str, label: Label, names: Sequence[str] | None) -> Label:
 
 def _image_column(where: str, features: Any, selection: Selection) -> str:
     declared = [name for name, feature in features.items() if _kind(feature) == "Image"]
-    candidates = (
-        (selection.image_column,) if selection.image_column else (*declared, *_IMAGE_COLUMNS)
-    )
-    image = next((name for name in candidates if name in features), None)
-    feature = features[image] if image is not None else None
+    image = selection.image_of(where, features, (*declared, *_IMAGE_COLUMNS))
+    feature = features[image]
     kind = _kind(feature["bytes"] if isinstance(feature, dict) and "bytes" in feature else feature)
-    if image is None or kind not in ("Image", "binary", "large_binary", "string"):
+    if kind not in ("Image", "binary", "large_binary", "string"):
         raise ImageError(
-            f"{where}: has the columns {name_some(features)}; expected encoded images, their bytes "
-            f"or paths, in {name_some(dict.fromkeys(candidates))}: name the column with "
-            "--image-column NAME (image_column= in Python)"
+            f"{where}: column {image!r} holds {kind}; expected encoded images, or their paths: "
+            f"{NAME_THE_COLUMN}"
         )
     return image
 

@@ -17,6 +17,7 @@ from safle.tables import choose_split
 Label = str | int | None
 """A class, or None where the source does not know it."""
 LABEL_COLUMN = "label"
+NAME_THE_COLUMN = "name the column with --image-column NAME (image_column= in Python)"
 MOST_BYTES = 256 * 2**20
 """Largest file of an image; no photograph is larger."""
 
@@ -135,6 +136,17 @@ class Selection:
     def choose_split(self, where: object, available: Iterable[str | None]) -> str | None:
         """The split to read; None if the source has no splits."""
         return choose_split(where, self.split, available, ImageError)
+
+    def image_of(self, where: object, columns: Iterable[str], usual: Sequence[str]) -> str:
+        """The column of images: the chosen one, or the first of the ``usual`` ones."""
+        names = (self.image_column,) if self.image_column else tuple(dict.fromkeys(usual))
+        found = next((name for name in names if name in columns), None)
+        if found is None:
+            raise ImageError(
+                f"{where}: has the columns {name_some(columns)}; expected encoded images, or their "
+                f"paths, in {name_some(names)}: {NAME_THE_COLUMN}"
+            )
+        return found
 
     def label_of(
         self, where: object, columns: Sequence[str], likely: Sequence[str] = ()
