@@ -19,7 +19,7 @@ KILLER = """
 import json, os, random, signal, sys, time, traceback
 from pathlib import Path
 from safle.encoders import load_encoder
-from support.stores import count_members
+from flower_support.stores import count_members
 from safle.server.store import Store
 from safle.statistics import count
 from flower_support.serving import RegisteredGrid, serve_here

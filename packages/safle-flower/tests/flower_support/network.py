@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 
 from flower_support import processes
+from flower_support.stores import count_members
 from safle_flower.apps import write_app
 from safle_flower.settings import Run
-from support.stores import count_members
 
 TESTS = Path(__file__).parents[1]
 PATIENT = TESTS / "flower_support/patience"

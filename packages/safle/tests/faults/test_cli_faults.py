@@ -211,15 +211,3 @@ def test_ctrl_c_while_solving(folder: Path) -> None:
     assert process.returncode == 130
     assert told.strip() == "error: interrupted"
     assert contents(folder) == before
-
-
-def test_a_killed_command_leaves_the_old_file(folder: Path) -> None:
-    before = contents(folder)
-    process = writing(folder)
-    process.kill()
-    process.communicate(timeout=300)
-    assert process.returncode == -signal.SIGKILL
-    # Nobody was left to clean up: a hidden scratch file remains, and nothing reads it.
-    for scratch in folder.glob(".old.*.part"):
-        scratch.unlink()
-    assert contents(folder) == before

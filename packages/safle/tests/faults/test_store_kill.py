@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from safle.server.store import Store
 from safle.wire import encode_statistics
 from safle.wire.contribution import Contribution
 from support.data_sets import fixed_data
-from support.stores import count_members
 
 # Each fork kills itself at the n-th line that it executes in the store's own modules, on a copy
 # of the store of its own. The kernels are loaded before, with the threads that survive a fork.
@@ -150,29 +147,6 @@ def test_killed_while_making_a_store_it_can_be_made_again(killed):
                 store.add(Contribution("new", parts[2]))
             assert store.problems() == []
             assert encode_statistics(store.total().snapshot()) == parts[2]
-
-
-@pytest.mark.slow
-def test_adding_many_files_can_be_killed_and_called_again(tmp_path):
-    """Each file is in or not; what is in is "already there", and the rest is added."""
-    data = fixed_data("embedding", 60)
-    data.encoder.save(tmp_path / "encoder.safetensors")
-    files = [tmp_path / f"{at:02}.stats" for at in range(30)]
-    for at, file in enumerate(files):
-        file.write_bytes(encode_statistics(data.part(slice(2 * at, 2 * at + 2)).count()))
-    store = tmp_path / "store"
-    command = [sys.executable, "-c", "from safle.cli.main import run; run()", "store", "add"]
-    command += [store, "--encoder", tmp_path / "encoder.safetensors", *files]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while child.poll() is None and count_members(store) < 3:
-        time.sleep(0.001)
-    child.kill()
-    child.wait(timeout=300)
-    there = members_after(store)
-    assert there == [file.stem for file in files[: len(there)]]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert re.search(rf"already there +{len(there)}\n", done.stdout), done.stdout
-    assert [*Store.open(store).members] == [file.stem for file in files]
 
 
 CROWD = """
