@@ -288,14 +288,3 @@ def test_a_stranger_reads_the_same_histogram():
     each = Histogram.of(np.zeros((1, 2)), Grid([-1.5, 0], [2.25, 64], bins=3))
     low, high, bins = open_container(encode_histogram(each))[1]["grid"]
     assert [[*map(float.fromhex, ends)] for ends in (low, high)] == [[-1.5, 0], [2.25, 64]]
-
-
-def test_the_header_is_sorted_json_without_spaces():
-    for kind in KINDS:
-        data = encode_statistics(fixed_data(kind).count())
-        size = struct.unpack_from("<I", data, 12)[0]
-        text = data[48 : 48 + size].decode()
-        header = json.loads(text)
-        assert text == json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        names = [name for name, _ in header["sections"]]
-        assert names == ["codes", "counts", "cross", "products"]

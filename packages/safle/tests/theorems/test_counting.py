@@ -83,17 +83,6 @@ def test_batches_of_any_size_count_like_one(data):
     assert total.snapshot() == drawn.count()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [2_047, 2_049])
-def test_batches_may_end_beside_chunks(kind, size):
-    data = fixed_data(kind, samples=5_000)
-    total = Accumulator(data.encoder)
-    for first in range(0, len(data), size):
-        part = slice(first, first + size)
-        total.add_samples(data.features[part].astype(np.float64), data.labels[part])
-    assert encode_statistics(total.snapshot()) == encode_statistics(data.count())
-
-
 @given(data_sets(1, 40))
 def test_both_counting_kernels_agree(drawn):
     with pytest.MonkeyPatch.context() as patch:
