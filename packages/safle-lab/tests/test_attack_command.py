@@ -8,7 +8,7 @@ import pytest
 from safle import DeclaredRange, count, make_encoder
 from safle.tables import open_table
 from safle_lab.attack import attack
-from safle_lab.cli import facts_of
+from safle_lab.cli import describe_attack
 from support.tables import write_table
 
 pytest.importorskip("flint", reason="needs the extra attack")
@@ -45,9 +45,9 @@ def test_what_was_not_tried_is_told_from_what_was_not_found():
     few, many = attack(sums_of(9), most_reduced=8), attack(sums_of(40))
 
     assert (few.found, few.untried) == (0, 9)
-    assert "9 more, which lattice reduction usually finds" in str(facts_of(few)["not tried"])
-    assert "not found" not in facts_of(few)
+    assert "9 more, which lattice reduction usually finds" in str(describe_attack(few)["not tried"])
+    assert "not found" not in describe_attack(few)
     assert (many.found, many.untried) == (0, 0)
-    assert "not tried" not in facts_of(many)
-    assert "40 others" in str(facts_of(many)["not found"])
-    assert {*facts_of(attack(sums_of(9)))} & {"not tried", "not found"} == set()
+    assert "not tried" not in describe_attack(many)
+    assert "40 others" in str(describe_attack(many)["not found"])
+    assert {*describe_attack(attack(sums_of(9)))} & {"not tried", "not found"} == set()

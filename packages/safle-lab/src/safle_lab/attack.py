@@ -26,11 +26,11 @@ from safle.basics import atomic
 from safle.encoders import Codes
 from safle.errors import MissingExtra
 from safle.statistics import Statistics
-from safle_lab.lattice import AT_ONCE, Residual, common_divisor, reduce_few
+from safle_lab.lattice import COLUMNS_AT_ONCE, Residual, common_divisor, find_by_lattice
 
 MOST_REDUCED = 40
 """Most samples for lattice reduction: 40 take seconds, 100 take minutes."""
-FEW = 5
+SMALL_CLASS = 5
 """The sums of a class with fewer samples say much about each sample."""
 
 
@@ -96,7 +96,7 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
         # The divisor was chance: two samples that are odd in the same columns have even sums.
         residual = Residual.of(statistics)
         found_by, tried = _find(residual, most_reduced)
-    in_small_class = (residual.class_counts > 0) & (residual.class_counts < FEW)
+    in_small_class = (residual.class_counts > 0) & (residual.class_counts < SMALL_CLASS)
     owners = np.repeat(residual.owners, residual.times).tolist()
     return Attack(
         samples=statistics.sample_count,
@@ -137,9 +137,11 @@ def _reduce(residual: Residual, most: int) -> Iterator[list[tuple[NDArray[np.int
     if residual.whole.layout.only_by_class:
         for owner, part in enumerate(residual.whole.by_class):
             if 0 < residual.class_counts[owner] <= most:
-                yield [(row, owner) for row, _ in reduce_few(Residual.of(part, residual.times))]
+                yield [
+                    (row, owner) for row, _ in find_by_lattice(Residual.of(part, residual.times))
+                ]
     if 0 < residual.samples <= most:
-        yield [*reduce_few(residual)]
+        yield [*find_by_lattice(residual)]
 
 
 def _peel(residual: Residual, found_by: dict[str, int]) -> None:
@@ -159,7 +161,7 @@ def _find_by_code(residual: Residual) -> Iterator[tuple[NDArray[np.int64], int]]
     code_count = len(residual.whole.codes)
     pending = np.flatnonzero(residual.cross[:code_count].sum(axis=1) == 1)
     while pending.size:
-        chosen, taken = pending[:AT_ONCE], np.zeros(code_count, bool)
+        chosen, taken = pending[:COLUMNS_AT_ONCE], np.zeros(code_count, bool)
         owners = residual.cross[chosen].argmax(axis=1)
         for code, row, owner in zip(chosen, residual.columns(chosen).T, owners, strict=True):
             if not taken[code]:

@@ -176,10 +176,10 @@ def attack(
     result = run_attack(read_statistics(contribution, space=encoder.space), most_reduced=most)
     if output is not None:
         result.save(output)
-    session.facts(f"{contribution}: attacked", facts_of(result))
+    session.facts(f"{contribution}: attacked", describe_attack(result))
 
 
-def facts_of(result: Attack) -> dict[str, object]:
+def describe_attack(result: Attack) -> dict[str, object]:
     """How many samples were worked out, how, and what is known about the others."""
     facts: dict[str, object] = {
         "samples": f"{result.samples:,}",

@@ -10,7 +10,7 @@ from safle.errors import InvalidInput
 
 NoiseKind = Literal["symmetric", "pair-flip", "client-dependent"]
 KINDS = get_args(NoiseKind)
-LEAST_RATE = 0.5
+LEAST_NOISY_RATE = 0.5
 """Least rate of wrong labels at a noisy client, if noise is client-dependent."""
 
 
@@ -32,8 +32,8 @@ def with_noise(
         it is the next class, after the last class the first; "client-dependent": symmetric,
         and every client has a rate of its own
     rate : rho, 0 to 1; for client-dependent noise, the probability that a client is noisy. The
-        rate of a noisy client is drawn from `LEAST_RATE` to 1, as in "FedCorr" (Xu, Chen, Quek,
-        Chong, CVPR 2022)
+        rate of a noisy client is drawn from `LEAST_NOISY_RATE` to 1, as in "FedCorr" (Xu, Chen,
+        Quek, Chong, CVPR 2022)
     class_count : at least 2
     generator : the only source of randomness
     parts : sample numbers, one array per client; for client-dependent noise
@@ -76,7 +76,7 @@ def rates_of_samples(
             "expected parts with every sample once"
         )
     noisy = generator.random(len(parts)) < noisy_share
-    client_rates = np.where(noisy, generator.uniform(LEAST_RATE, 1.0, len(parts)), 0.0)
+    client_rates = np.where(noisy, generator.uniform(LEAST_NOISY_RATE, 1.0, len(parts)), 0.0)
     rates = np.zeros(sample_count)
     for part, rate in zip(parts, client_rates, strict=True):
         rates[part] = rate

@@ -21,7 +21,7 @@ from safle.basics import require_package
 from safle.encoders import Codes
 from safle.statistics import Statistics
 
-AT_ONCE = 64
+COLUMNS_AT_ONCE = 64
 """Columns of the gram that are unpacked together."""
 PRIME = (1 << 61) - 1
 COLUMNS_PER_SAMPLE = 8
@@ -72,7 +72,7 @@ class Residual:
 
     def is_explained(self) -> bool:
         """Whether the known samples are all samples, and have exactly the gram's products."""
-        parts = np.array_split(np.arange(self.whole.dim), self.whole.dim // AT_ONCE + 1)
+        parts = np.array_split(np.arange(self.whole.dim), self.whole.dim // COLUMNS_AT_ONCE + 1)
         return not self.samples and not any(self.columns(part).any() for part in parts)
 
     def take(self, row: NDArray[np.int64], owner: int) -> bool:
@@ -118,7 +118,7 @@ def is_sample(statistics: Statistics, row: NDArray[np.integer]) -> bool:
     return not layout.experts or bool((np.add.reduceat(codes, first) == 1).all())
 
 
-def reduce_few(residual: Residual) -> Iterator[tuple[NDArray[np.int64], int]]:
+def find_by_lattice(residual: Residual) -> Iterator[tuple[NDArray[np.int64], int]]:
     """Yield the remaining samples that can be found: codes, (dim,), and class number."""
     products, chosen = _generate(residual)
     gram, dim = products[:, chosen], residual.whole.dim

@@ -227,9 +227,9 @@ class Trainer:
 
         ``samples`` are (active, batch); -1 only fills the batch up, and has a share of 0.
         """
-        real = torch.from_numpy(samples >= 0)
+        is_sample = torch.from_numpy(samples >= 0)
         places = torch.from_numpy(np.maximum(samples, 0))
         flat = places.reshape(-1)
         rows = torch.index_select(self.features, 0, flat, out=self.gathered[: len(flat)])
         inputs = rows.view(*places.shape, -1).transpose(1, 2)
-        return inputs, self.labels[places], real / real.sum(dim=1, keepdim=True)
+        return inputs, self.labels[places], is_sample / is_sample.sum(dim=1, keepdim=True)

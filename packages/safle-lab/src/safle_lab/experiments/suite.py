@@ -17,7 +17,7 @@ from safle_lab.experiments.plan import Cell, Experiment, Federation, Plan, Reque
 from safle_lab.label_noise import KINDS, NoiseKind
 
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
-Table = dict[str, Any]
+Values = dict[str, Any]
 Strategy = Literal["integer", "one-hot", "binary-overlap"]
 Rate = Annotated[float, Meta(ge=0, le=1)]
 ITERATIVE = ("fedavg", "fedprox", "moon", "feddyn", "fedntd", "fednova")
@@ -133,7 +133,7 @@ class Communication(Experiment, frozen=True):
             )
 
 
-def small_tables() -> Table:
+def small_encoder() -> Values:
     """A small encoder, for experiments that solve many models."""
     return {"buckets": 4, "group_size": 2}
 
@@ -147,13 +147,13 @@ class Clients(Experiment, frozen=True):
     scenario: str = "alpha=0.1"
     counts: tuple[int, ...] = (100, 500, 1000)
     seeds: int = 1
-    encoder: Table = field(default_factory=small_tables)
+    encoder: Values = field(default_factory=small_encoder)
 
     def requests(self, plan: Plan) -> Iterator[Request]:
         for method in self.methods:
             coding = self.encoder if method == "safle" else {}
             for count in self.counts:
-                case: Table = {"labels": {"clients": count}, "clients": count, "seeds": self.seeds}
+                case: Values = {"labels": {"clients": count}, "clients": count, "seeds": self.seeds}
                 yield from plan.method(method, self.scenario, settings=coding, **case)
 
 
@@ -191,16 +191,16 @@ class Noise(Experiment, frozen=True):
     methods: Names = ("local", "fedavg", *ROBUST, "afl", *OURS)
     scenario: str = "alpha=0.1"
     seeds: int = 1
-    encoder: Table = field(default_factory=small_tables)
+    encoder: Values = field(default_factory=small_encoder)
 
     def requests(self, plan: Plan) -> Iterator[Request]:
         for kind in self.kinds:
             for method in self.methods:
                 coding = self.encoder if method == "safle" else {}
                 for rate in self.rates:
-                    case: Table = {"labels": {"noise": kind, "rate": rate}, "seeds": self.seeds}
+                    case: Values = {"labels": {"noise": kind, "rate": rate}, "seeds": self.seeds}
                     # Without noise, all kinds share one cell, also with other experiments.
-                    noise: Table = {"noise": kind, "rate": rate} if rate else {}
+                    noise: Values = {"noise": kind, "rate": rate} if rate else {}
                     yield from plan.method(method, self.scenario, settings=coding, **case, **noise)
 
 
@@ -212,7 +212,7 @@ class Ridge(Experiment, frozen=True):
     columns: Names = ("linear", "embedding")
     octaves: tuple[int, ...] = (-12, -9, -6, -4, -2, 0, 2, 4, 6, 9)
     seeds: int = 1
-    encoder: Table = field(default_factory=small_tables)
+    encoder: Values = field(default_factory=small_encoder)
 
     def requests(self, plan: Plan) -> Iterator[Request]:
         del plan
@@ -232,7 +232,7 @@ class Unlearning(Experiment, frozen=True):
     leaving: tuple[int, ...] = (1, 10, 50)
     scenario: str = "alpha=0.1"
     seeds: int = 1
-    encoder: Table = field(default_factory=small_tables)
+    encoder: Values = field(default_factory=small_encoder)
 
     def requests(self, plan: Plan) -> Iterator[Request]:
         for columns in self.columns:
@@ -263,7 +263,7 @@ class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
     grids: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
 
 
-def method_defaults() -> dict[str, Table]:
+def method_defaults() -> dict[str, Values]:
     """Settings of methods on features files, in place of the methods' own defaults."""
     return {
         **{name: dict(PROTOCOL) for name in (*ITERATIVE, "fednoro", "fedcorr")},
@@ -277,7 +277,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     federation: Federation = field(default_factory=Federation)
     tuning: Tuning = field(default_factory=Tuning)
-    methods: dict[str, Table] = field(default_factory=method_defaults)
+    methods: dict[str, Values] = field(default_factory=method_defaults)
     table1: Table1 = field(default_factory=Table1)
     bucketing: Bucketing = field(default_factory=Bucketing)
     backbones: Backbones = field(default_factory=Backbones)
