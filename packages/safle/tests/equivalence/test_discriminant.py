@@ -63,37 +63,6 @@ def test_scores_and_posteriors_are_those_of_scikit_learn(kind, ridge):
     assert np.allclose(model.predict_proba(data.features), found, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_weights_are_those_of_the_dense_within_class_scatter(kind):
-    data, ridge = fixed_data(kind), 2.0
-    statistics = data.count()
-    solution = solve(statistics, ridge=ridge, head="discriminant")
-    X = real_codes(data, statistics)
-    means = np.array([X[data.labels == c].mean(axis=0) for c in range(3)])
-    within = sum(
-        (X[data.labels == c] - means[c]).T @ (X[data.labels == c] - means[c]) for c in range(3)
-    )
-    covariance = (within + ridge * np.eye(X.shape[1])) / len(data)
-    weights = np.linalg.solve(covariance, means.T)
-    shares = np.bincount(data.labels) / len(data)
-    intercept = centred(np.log(shares) - 0.5 * np.einsum("cd,dc->c", means, weights))
-    weights = centred(weights)
-    assert np.abs(solution.weights - weights).max() <= 1e-8 * np.abs(weights).max()
-    assert np.abs(solution.intercept - intercept).max() <= 1e-8 * np.abs(intercept).max()
-
-
-def test_rare_classes_are_less_likely_a_priori():
-    data = fixed_data("linear")
-    few = data.part(np.concatenate([np.flatnonzero(data.labels != 2), [0]]))
-    statistics = few.count()
-    solution = solve(statistics, ridge=1e6, head="discriminant")
-    # A ridge that forgets all features leaves the class shares.
-    model = Model(few.encoder, solution)
-    shares = statistics.class_counts / statistics.sample_count
-    far = model.predict_proba(few.features[:5])
-    assert np.allclose(far, shares, atol=0.05)
-
-
 @pytest.mark.parametrize("ridge", [1e-3, 1e-2, 1.0])
 def test_a_small_ridge_does_not_cost_the_saved_weights_their_bits(ridge):
     data = fixed_data("linear", samples=5_000)

@@ -41,29 +41,13 @@ def close(found, expected, tolerance=1e-9):
     return np.abs(found - expected).max() <= tolerance * max(scale, 1e-300)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("ridge", [1e-3, 0.02, 0.7, 1, 33.3, 1e3, 1e6])
-def test_ridge_solutions_are_those_of_a_dense_solve(kind, ridge):
-    data = fixed_data(kind)
-    statistics = data.count()
-    solution = solve(statistics, ridge=ridge, head="least-squares")
-    Phi, Y = real_data(data)
-    A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
-    expected = scipy.linalg.solve(A, Phi.T @ Y, assume_a="pos")
-    found = full_weights(data, solution, statistics)
-    assert abs(solution.ridge / ridge - 1) <= 2.0**-20
-    assert close(found, expected, 1e-9 * max(1, np.linalg.cond(A) / 1e6))
-    assert solution.residual <= 1e-10
-    actual = np.linalg.norm(A @ found - Phi.T @ Y) / np.linalg.norm(Phi.T @ Y)
-    assert actual <= 1e-10
-
-
 @given(data=st.data(), ridge=st.floats(0.01, 1e5))
 @settings(max_examples=40)
 def test_any_data_set_and_ridge_is_solved(data, ridge):
     drawn = data.draw(data_sets(1))
     statistics = drawn.count()
     solution = solve(statistics, ridge=ridge, head="least-squares")
+    assert abs(solution.ridge / ridge - 1) <= 2.0**-20
     Phi, Y = real_data(drawn)
     A = Phi.T @ Phi + solution.ridge * np.eye(Phi.shape[1])
     found = full_weights(drawn, solution, statistics)
@@ -169,21 +153,6 @@ def test_repeating_every_sample_changes_neither_rank_nor_solution(data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_minimum_norm_solution_fits_best_and_is_shortest(kind):
-    data = fixed_data(kind, samples=40)
-    statistics = data.count()
-    solution = solve(statistics, ridge=0)
-    Phi, Y = real_data(data)
-    expected = np.linalg.pinv(Phi) @ Y
-    found = full_weights(data, solution, statistics)
-    assert solution.rank == np.linalg.matrix_rank(Phi)
-    assert solution.ridge == 0
-    assert close(found, expected, 1e-8)
-    assert np.linalg.norm(found) <= np.linalg.norm(expected) * (1 + 1e-9)
-    assert solution.residual <= 1e-10
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_the_papers_protocol_with_dense_matrices_gives_the_same(kind):
     data, gamma = fixed_data(kind), 0.25
     bounds = [0, 17, 18, 60, 120]
@@ -268,14 +237,3 @@ def test_a_hopeless_float32_factorisation_falls_back_to_float64():
     assert solution.residual <= 1e-10
     left = np.linalg.norm(A @ solution.weights - Phi.T @ Y) / np.linalg.norm(Phi.T @ Y)
     assert left <= 1e-10
-
-
-def test_several_panels_of_the_real_height_are_solved():
-    data = fixed_data("embedding", samples=1500, feature_dim=220)
-    statistics = data.count()
-    solution = solve(statistics, ridge=5.0, head="least-squares")
-    gram = statistics.gram_square() + solution.ridge * np.eye(statistics.dim)
-    expected = scipy.linalg.solve(gram, statistics.cross, assume_a="pos")
-    assert statistics.dim - statistics.layout.experts > least_squares.HEIGHT
-    assert close(solution.weights, expected, 1e-9)
-    assert solution.residual <= 1e-10

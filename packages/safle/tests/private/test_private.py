@@ -166,14 +166,6 @@ def test_a_sum_that_nobody_could_have_counted_is_refused(parties):
         parties.open(total)
 
 
-def test_too_few_clients(parties, files):
-    with pytest.raises(FederationError, match="1 clients are in; keyholders open the sum of"):
-        parties.gather(files[:1])
-    alone = Request(parties.private_round, dict([*parties.gather(files).request.heads.items()][:1]))
-    with pytest.raises(FederationError, match="sum of 1 client;"):
-        answer_anew(alone, parties.keyholders[0])
-
-
 def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
     """Of six clients half must be in by default; so must those who come later."""
     half = make_parties(SPACE, 6, least_clients=None)
