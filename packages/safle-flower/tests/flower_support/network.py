@@ -113,7 +113,7 @@ class Network:
         }
         processes.name_connection(folder / "flwr", f"127.0.0.1:{self.port}")
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
-        self.pace, self._started = 20.0, 0.0
+        self.pace, self._started, self._deadline = 20.0, 0.0, 0.0
         self.proxy: CountingProxy | None = None
         (folder / "orders").mkdir()
         self.order()
@@ -187,6 +187,7 @@ class Network:
         }
         text = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
         self._started = time.monotonic()
+        self._deadline = float(config["deadline"])
         return processes.start_run(self.app, "--run-config", text, env=self.env)
 
     def run(self, name: str, **settings) -> dict:
@@ -196,7 +197,9 @@ class Network:
     def finish(self, name: str, run: str) -> dict:
         """Wait for the end of a run that must end well; its report, and how long it took."""
         path = self.folder / f"{name}-results" / "report.json"
-        eventually(path.exists, explain=lambda: processes.tail(self.log, 60))
+        # A round that waits for somebody who is silent ends at its deadline, not before.
+        seconds = self._deadline + PATIENCE
+        eventually(path.exists, seconds=seconds, explain=lambda: processes.tail(self.log, 60))
         self.pace = time.monotonic() - self._started
 
         # Asking Flower starts a program: once there is a report, it does not take long.
