@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from benchmarks.settings import Settings
-from safle import EmbeddingEncoder, Encoder, PublicSample, make_encoder
+from safle import EmbeddingEncoder, Encoder, Model, PublicSample, make_encoder
 
 PUBLIC_SAMPLES = 5_000
 """Samples whose quantiles make the thresholds."""
@@ -42,6 +42,10 @@ class Dataset:
     def head(self, samples: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The first training samples and their labels."""
         return self.train[:samples], self.train_labels[:samples]
+
+    def accuracy(self, model: Model) -> float:
+        """Share of the test samples that the model gets right."""
+        return float((model.predict(self.test) == self.test_labels).mean())
 
 
 def load(settings: Settings) -> Dataset:

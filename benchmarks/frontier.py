@@ -29,7 +29,7 @@ from benchmarks.frontier_network import train_network
 from benchmarks.frontier_picture import draw
 from benchmarks.report import Bar, Outcome, note
 from benchmarks.settings import REPOSITORY, Settings
-from safle import Model, PublicSample, Solution, count, make_encoder, solve
+from safle import Model, PublicSample, count, make_encoder, solve
 from safle.basics import to_mapping
 from safle.encoders import Encoder
 from safle.encoders.calibration import Calibration
@@ -222,7 +222,9 @@ def _try_heads(encoder: Encoder, dataset: data.Dataset, seed: int) -> dict[str, 
     solutions = {"least-squares": least, "discriminant": other, JUDGED: chosen}
     if can_square(statistics):
         solutions["quadratic"] = solve(statistics, head="quadratic")
-    accuracies = {head: _accuracy(encoder, found, dataset) for head, found in solutions.items()}
+    accuracies = {
+        head: dataset.accuracy(Model(encoder, found)) for head, found in solutions.items()
+    }
     client = _shuffled(dataset, seed)[: _client_samples(dataset)]
     sent = count(encoder, dataset.train[client], dataset.train_labels[client])
     return {
@@ -242,12 +244,6 @@ def _means(name: str, dataset: data.Dataset, trials: list[dict[str, Any]]) -> li
         mean, deviation = fmean(found), _deviation(found)
         points.append(Point(dataset.source, name, head, mean, deviation, size, columns, seconds))
     return points
-
-
-def _accuracy(encoder: Encoder, solution: Solution, dataset: data.Dataset) -> float:
-    model = Model(encoder, solution)
-    predicted: NDArray[Any] = model.predict(dataset.test)
-    return float((predicted == dataset.test_labels).mean())
 
 
 def _deviation(values: list[float]) -> float:

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import psutil
 
 from benchmarks.privacy import BAR_MASKING, masking_speed
-from benchmarks.products import BARS, PER_CYCLE, VECTOR_BYTES
+from benchmarks.products import BARS, PER_CYCLE, VECTOR_BYTES, clock
 from benchmarks.report import Bar, Outcome
 from benchmarks.settings import Settings
 from safle import _native
@@ -52,7 +51,8 @@ def run(settings: Settings) -> Outcome:
     """All kernels, one after the other."""
     repeats, small = (2, 16) if settings.quick else (7, 1)
     with _native.use_threads(1):
-        cycles, memory = 1e6 * psutil.cpu_freq().current, memory_speed(repeats, small)
+        cycles = clock()
+        memory = memory_speed(repeats, small)
         rates, over_float32 = _measure(repeats, small, cycles, memory)
     masking = masking_speed((1 << 24) // small)
     rates.append(Rate("masks (AES-CTR of `cryptography`)", "B", masking, memory / 3, "AES"))

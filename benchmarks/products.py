@@ -48,7 +48,7 @@ def run(settings: Settings) -> Outcome:
         repeats=REPEATS,
     )
     speedup = times.ratio("float32", "safle")
-    limit = _cycles(codes) / _clock() / (os.cpu_count() or 1)
+    limit = _cycles(codes) / clock() / (os.cpu_count() or 1)
     rows = [["contestant", "seconds", "instruction limit, seconds", "of the limit"]]
     for name, best in times.to_json().items():
         ours = [f"{limit:.3f}", f"{limit / best:.0%}"] if name == "safle" else ["", ""]
@@ -80,7 +80,7 @@ def _cycles(codes: NDArray[np.int16]) -> float:
     return samples * (2 * pairs - byte_pairs) / (PER_CYCLE * VECTOR_BYTES[level()])
 
 
-def _clock() -> float:
+def clock() -> float:
     """Cycles per second, as the operating system says."""
     return 1e6 * float(psutil.cpu_freq().current)
 
