@@ -8,7 +8,7 @@ counts and solves one linear system. Names are imported where they are first use
 import logging
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.encoders import EmbeddingEncoder as EmbeddingEncoder
@@ -52,4 +52,4 @@ if TYPE_CHECKING:
 logging.getLogger("safle").addHandler(logging.NullHandler())
 
 __version__ = "0.1.0"
-front_door(__name__)
+define_public_names(__name__)

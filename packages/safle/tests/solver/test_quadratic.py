@@ -16,7 +16,7 @@ from safle import (
     make_encoder,
     solve,
 )
-from safle.basics.tensors import read_tensors, write_tensors
+from safle.basics.tensors import decode_tensors, encode_tensors
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, WireError
@@ -274,18 +274,18 @@ def test_what_does_not_fit_is_refused(counted, change, samples):
 
 @pytest.mark.parametrize("exponent", [1.5, None, "1", True])
 def test_a_model_files_exponent_is_a_whole_number(counted, exponent):
-    text, arrays = read_tensors(written(counted))
+    text, arrays = decode_tensors(written(counted))
     header = json.dumps(json.loads(text) | {"exponent": exponent})
     with pytest.raises(WireError, match="expected a whole number"):
-        Model.from_bytes(write_tensors(header, arrays))
+        Model.from_bytes(encode_tensors(header, arrays))
 
 
 @pytest.mark.parametrize("change", [lambda a: a[:-1], lambda a: np.concatenate([a, a])])
 def test_a_model_file_has_squares_of_every_class_and_no_other(counted, change):
-    text, arrays = read_tensors(written(counted))
+    text, arrays = decode_tensors(written(counted))
     forged = arrays | {name: change(arrays[name]) for name in ("factors", "offsets")}
     with pytest.raises(WireError, match="classes; expected"):
-        Model.from_bytes(write_tensors(text, forged))
+        Model.from_bytes(encode_tensors(text, forged))
 
 
 def written(counted):

@@ -211,7 +211,7 @@ def write_columns(path, **columns):
         (range(3, 63), "whole numbers that are all different; an identifier? --id NAME"),
         ([20200131 + at % 20 * 10_000 for at in range(60)], "dates?"),
         (["1.320", "2.045", "870"] * 20, "thousands separators?"),
-        (["+", "-", "-"] * 20, "tells the label in every sample; a copy of it? --ignore NAME"),
+        (["+", "-", "-"] * 20, "determines the label of every sample; a copy of it? --ignore NAME"),
         (["0", "1", "1"] * 20, "a copy of it?"),
         (["+", "-", "NA"] * 20, "a copy of it?"),
         ([17, 4, 11] * 20, "a copy of it?"),

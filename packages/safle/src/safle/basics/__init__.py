@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.basics import atomic as atomic
-    from safle.basics.doors import require_package as require_package
+    from safle.basics.imports import require_package as require_package
     from safle.basics.memory import readable as readable
     from safle.basics.places import parse_toml as parse_toml
     from safle.basics.places import read_toml as read_toml
@@ -21,4 +21,4 @@ if TYPE_CHECKING:
     from safle.basics.texts import reason_of as reason_of
     from safle.basics.texts import split_names as split_names
 
-front_door(__name__)
+define_public_names(__name__)

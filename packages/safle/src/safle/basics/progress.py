@@ -1,4 +1,4 @@
-"""Progress: whoever works calls it with the finished share, 0 to 1."""
+"""A `Progress` is a callback: long work calls it with the share that is finished, 0 to 1."""
 
 from __future__ import annotations
 

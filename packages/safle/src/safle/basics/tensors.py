@@ -1,4 +1,4 @@
-"""Named arrays with a JSON text as safetensors bytes; nothing in them is executed."""
+"""Named arrays and a JSON text <-> the bytes of a safetensors file; reading executes nothing."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from safle.errors import SafleError, WireError
 Arrays = dict[str, NDArray[Any]]
 
 
-def write_tensors(text: str, arrays: Arrays) -> bytes:
-    """The bytes of ``arrays`` and the text that describes them."""
+def encode_tensors(text: str, arrays: Arrays) -> bytes:
+    """The bytes of ``arrays`` and of the text that describes them."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     return save(contiguous, metadata={"safle": text})
 
 
-def read_tensors(data: bytes) -> tuple[str, Arrays]:
-    """The inverse of `write_tensors`; `WireError` for anything else."""
+def decode_tensors(data: bytes) -> tuple[str, Arrays]:
+    """The inverse of `encode_tensors`; `WireError` for anything else."""
     try:
         arrays = load(data)
-        # The library checks the header's length and that it is JSON, but returns
-        # the metadata of files only.
+        # `load` checks that the header is JSON and has the length it says, but it does not return
+        # the metadata.
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         return str(header["__metadata__"]["safle"]), arrays
     except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -38,7 +38,7 @@ def read_tensors(data: bytes) -> tuple[str, Arrays]:
 
 
 def read_header(text: str, format_name: str, what: str) -> dict[str, Any]:
-    """The fields of a header; `WireError` if it is not ``what``, in this format."""
+    """The fields of a JSON header; `WireError` if its format is another than that of ``what``."""
     header = json.loads(text)
     found = header.get("format") if isinstance(header, dict) else None
     if found != format_name:
@@ -48,7 +48,7 @@ def read_header(text: str, format_name: str, what: str) -> dict[str, Any]:
 
 @contextmanager
 def refusing_malformed(what: str) -> Iterator[None]:
-    """Raise `WireError` for the errors of code that reads a malformed header."""
+    """Turn the errors of code that reads a malformed ``what`` into `WireError`."""
     try:
         yield
     except WireError:

@@ -6,7 +6,7 @@ below is for the commands of other packages.
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.cli.options import COUNT as COUNT
@@ -29,4 +29,4 @@ if TYPE_CHECKING:
     from safle.cli.session import command as command
     from safle.cli.session import examples as examples
 
-front_door(__name__)
+define_public_names(__name__)

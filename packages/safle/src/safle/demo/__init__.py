@@ -6,7 +6,7 @@ page to show to others.
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.demo.data import POOLED as POOLED
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from safle.demo.data import load_digits as load_digits
     from safle.demo.data import partition as partition
 
-front_door(__name__)
+define_public_names(__name__)

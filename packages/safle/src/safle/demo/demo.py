@@ -1,8 +1,8 @@
-"""The main job on scikit-learn's digits: 100 clients, one round, through real files.
+"""A whole federation on scikit-learn's digits: 100 clients, one round, through real files.
 
-Every client's features lie in a file of its own; it is counted into a statistics file,
-the files are summed, the sum is solved. A linear encoder (AFL), the paper's (SAFLe) and
-our default go through the same steps. The result is a page in one file.
+Every client has a file of features and counts it into a statistics file. The server adds the
+statistics files and solves the sum. A linear encoder (AFL), the paper's (SAFLe) and our default go
+through the same steps. The result is a page in one file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PIXELS = DeclaredRange(0, 16, 64)
 """A digit is 8 x 8 pixels of 0 to 16: a range everybody knows without seeing data."""
 
 Method = tuple[str, str, Head]
-"""Its name, the kind of its encoder, and its head."""
+"""A method's name, the kind of its encoder, and its head."""
 AFL: Method = ("AFL (linear)", "linear", "least-squares")
 SAFLE: Method = ("SAFLe (the paper's)", "embedding", "least-squares")
 DEFAULT: Method = ("safle's default", DEFAULT_KIND, "auto")
@@ -51,7 +51,7 @@ Announce = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Result:
-    """One method's line of the table; ``digests`` of its model by each way to split and add."""
+    """One method's line of the table; ``digests`` has its model's digest for each way to add."""
 
     method: str
     accuracy: float
@@ -63,7 +63,7 @@ class Result:
 
     @property
     def same_model(self) -> bool:
-        """Whether every way of splitting the data gave the same bytes."""
+        """Whether every way to split and add the data gave the same bytes."""
         return set(self.digests.values()) == {self.digest}
 
 
@@ -97,9 +97,9 @@ def run_demo(
     settings = {"clients": clients, "alpha": alpha, "seed": seed, "test_samples": len(data.test)}
     content = {"settings": settings, "results": [asdict(result) for result in results]}
     atomic.write_text(output / "results.json", json.dumps(content, indent=2) + "\n")
-    matrix = confusion_matrix(data.test_labels, model.predict(data.test))
+    confusions = confusion_matrix(data.test_labels, model.predict(data.test))
     mix = class_mix(data.train_labels, parts)
-    page = _render(results, mix, matrix, curve, model.class_names)
+    page = _render(results, mix, confusions, curve, model.class_names)
     atomic.write_text(output / "index.html", page)
     return results
 
@@ -130,7 +130,7 @@ def _federate(
     seconds = time.perf_counter() - start
     alone = _count_file(encoder, folder / "train.npz", place / "train.stats")
     pooled, _ = _sum_and_solve(encoder, head, [alone], place / "pooled")
-    private = _add_under_masks(encoder, sent, head, data)
+    masked = _solve_under_masks(encoder, sent, head, data)
     shuffled = [sent[i] for i in np.random.default_rng(1).permutation(len(sent))]
     reordered, _ = _sum_and_solve(encoder, head, shuffled, place / "shuffled")
     result = Result(
@@ -143,18 +143,18 @@ def _federate(
             f"{len(sent)} clients": model.digest,
             "1 client": pooled.digest,
             f"{len(sent)} clients, shuffled": reordered.digest,
-            **private,
+            **masked,
         },
         bytes_sent=[path.stat().st_size for path in sent],
     )
     return result, model, curve
 
 
-def _add_under_masks(
+def _solve_under_masks(
     encoder: Encoder, sent: Sequence[Path], head: Head, data: Digits
 ) -> dict[str, str]:
-    """The digest of the model of a private round, by its name; empty if there is none."""
-    # With the paper's encoder, the only one with experts, every client would send 30 MB.
+    """A private round's name and its model's digest; empty if no private round is run."""
+    # With the paper's encoder, the only one here with experts, every client would send 30 MB.
     if encoder.layout.experts or len(sent) < 2:
         return {}
     classes = sorted({*data.train_labels.tolist()})
@@ -186,7 +186,7 @@ def _sum_and_solve(
 def _render(
     results: Sequence[Result],
     mix: NDArray[Any],
-    matrix: NDArray[Any],
+    confusions: NDArray[Any],
     curve: RidgeCurve,
     names: Sequence[object],
 ) -> str:
@@ -194,9 +194,9 @@ def _render(
 
     Parameters
     ----------
-    mix : samples, (clients, class_count)
-    matrix : confusions of the last result's model, (class_count, class_count)
-    curve : of its ridge
+    mix : samples by client and class, (clients, class_count)
+    confusions : of the last result's model, (class_count, class_count)
+    curve : of the same model's ridge
     """
     result, sizes = results[-1], mix.sum(axis=1)
     kilobytes = np.array(result.bytes_sent) / 1e3
@@ -208,11 +208,11 @@ def _render(
         results=results,
         clients=len(mix),
         samples=int(mix.sum()),
-        empty=int((sizes == 0).sum()),
-        largest=int(sizes.max()),
-        tested=int(matrix.sum()),
-        known=int(np.median((mix > 0).sum(axis=1))),
-        most=float(kilobytes.max()),
+        empty_clients=int((sizes == 0).sum()),
+        largest_client=int(sizes.max()),
+        test_samples=int(confusions.sum()),
+        median_classes=int(np.median((mix > 0).sum(axis=1))),
+        most_kilobytes=float(kilobytes.max()),
         held=Mix(
             "One bar for each client, one colour for each digit.",
             mix.tolist(),
@@ -226,7 +226,7 @@ def _render(
         ),
         ridge=_draw_ridge(curve),
         class_names=names,
-        confusion=dict(zip(names, matrix.tolist(), strict=True)),
+        confusion=dict(zip(names, confusions.tolist(), strict=True)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.encoders.base import Encoder as Encoder
@@ -20,4 +20,4 @@ if TYPE_CHECKING:
     from safle.encoders.registry import make_encoder as make_encoder
     from safle.encoders.table import TableEncoder as TableEncoder
 
-front_door(__name__)
+define_public_names(__name__)

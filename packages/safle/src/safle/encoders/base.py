@@ -31,10 +31,10 @@ from safle.basics.places import naming, read_capped
 from safle.basics.settings import as_settings, to_mapping
 from safle.basics.tensors import (
     Arrays,
+    decode_tensors,
+    encode_tensors,
     read_header,
-    read_tensors,
     refusing_malformed,
-    write_tensors,
 )
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, CodeSpace, Layout
@@ -225,14 +225,14 @@ class Encoder(ABC):
 
     def to_bytes(self) -> bytes:
         """The encoder as a safetensors file."""
-        return write_tensors(encoder_header(self), self.arrays())
+        return encode_tensors(encoder_header(self), self.arrays())
 
     @staticmethod
     def from_bytes(data: bytes) -> Encoder:
         """The inverse of `to_bytes`, for every kind; nothing in ``data`` is executed."""
         if len(data) > MAX_FILE_BYTES:
             raise WireError(f"{len(data)} bytes; an encoder file has at most {MAX_FILE_BYTES}")
-        return restore_encoder(*read_tensors(data))
+        return restore_encoder(*decode_tensors(data))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the encoder file, atomically."""

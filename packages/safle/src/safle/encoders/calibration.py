@@ -24,7 +24,7 @@ Vector = NDArray[np.float64]
 
 
 class Calibration(ABC):
-    """The distribution of the features, and what was declared about them, for an encoder."""
+    """What an encoder is made from: the features' distribution, and declarations about them."""
 
     feature_dim: int
     names: Sequence[str] = ()
@@ -48,7 +48,7 @@ def _probabilities(count: int) -> Vector:
 
 
 def replace_zeros(deviation: Vector) -> Vector:
-    """The deviations, 1 instead of 0: a constant feature has no scale, and stays finite."""
+    """The deviations, with 1 for 0: dividing a constant feature by it stays finite."""
     return np.where(deviation > 0, deviation, 1.0)
 
 
@@ -59,7 +59,7 @@ class DeclaredRange(Calibration):
     Parameters
     ----------
     low, high : a number, or float64, (feature_dim,)
-    feature_dim : how many features there are; not needed where there is a range for each
+    feature_dim : how many features there are; not needed if ``low`` or ``high`` is an array
     names : the names of the features, or empty
 
     Examples
@@ -166,7 +166,7 @@ class PublicSample(Calibration):
         self.names = as_names(names, self.feature_dim)
         if not sample.size:
             raise InvalidInput("the public sample is empty; expected at least one sample")
-        # A column of gaps alone counts as a constant.
+        # A feature whose values are all missing counts as a constant.
         self._sample = np.where(np.isnan(sample).all(axis=0), 0.0, sample.astype(np.float64))
         self._gaps = bool(np.isnan(self._sample).any())
 

@@ -1,4 +1,4 @@
-"""A schema: what the columns of a mixed table are, declared once for everybody.
+"""A schema: what the columns of a table of numbers and categories are, declared for everybody.
 
 A column is a number, with the range in which its values usually lie, or a category, with the
 levels that have a symbol of their own. A level's feature value is its place among the levels;
@@ -31,7 +31,7 @@ MOST_COLUMNS = 1 << 16
 MOST_LEVELS = MAX_TABLE_SIZE - 2
 LABEL_COLUMN = "label"
 FEWEST_SAMPLES = 5
-"""Fewest samples behind a drafted end of a range, level or class, by default."""
+"""By default, this many samples have each drafted level or class, or lie at or beyond an end."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,14 @@ class Schema(Calibration):
     Attributes
     ----------
     columns : each is a feature
-    missing : texts that stand for no value, in any case
+    missing : texts that stand for a missing value, in upper or lower case
     ignore : columns that tables may have and that are no features
     classes : the only labels that are allowed; empty if all are
     label_column : the column of labels
-    sparse : columns that are ignored because one table has too few values in them to say what they
-        are; a merge keeps those that another table knows
-    least : fewest samples behind each end of a range, level and class when it was drafted: up to
-        ``least - 1`` values of a number may lie below its range, and as many above
+    sparse : columns that are ignored because the drafted table has too few values in them; a merge
+        makes them features if another draft has them as features
+    least : fewest samples that had each drafted level or class; up to ``least - 1`` values of a
+        number may lie below its drafted range, and as many above
 
     Examples
     --------
@@ -136,8 +136,8 @@ class Schema(Calibration):
             texts = sorted(check_texts(getattr(self, name), what=name))
             object.__setattr__(self, name, tuple(texts))
         object.__setattr__(self, "classes", as_class_names(self.classes))
-        others = {*self.ignore, *self.sparse, self.label_column}
-        if both := sorted(others & {*self.names}):
+        not_features = {*self.ignore, *self.sparse, self.label_column}
+        if both := sorted(not_features & {*self.names}):
             raise SettingsError(
                 f"column {both[0]!r} is a feature, and ignored or the label; expected one of them"
             )
@@ -165,11 +165,11 @@ class Schema(Calibration):
         return self.declared_range().moments()
 
     def to_json(self) -> dict[str, Any]:
-        """The schema in plain values, without those that are defaults."""
-        columns = {column.name: _given(column) for column in self.columns}
+        """The schema as plain values, without fields that have their defaults."""
+        columns = {column.name: _changed_fields(column) for column in self.columns}
         for described in columns.values():
             del described["name"]
-        return _given(self) | {"columns": columns}
+        return _changed_fields(self) | {"columns": columns}
 
     @staticmethod
     def from_json(content: Any) -> Schema:
@@ -207,9 +207,9 @@ class Schema(Calibration):
 def merge_schemas(drafts: Sequence[Schema]) -> Schema:
     """One schema that fits the tables of all ``drafts``.
 
-    Ranges reach as far as any, levels and classes are those of any. A column that not all have is
-    optional; one that a draft ignores is no column. `SettingsError` where a column is of two types
-    or units.
+    A merged range spans the ranges of all drafts, and a level or class of any draft is kept. A
+    column that some drafts lack is optional; a column that a draft ignores is left out. A column
+    that has two types or two units raises `SettingsError`.
 
     Examples
     --------
@@ -231,19 +231,20 @@ def merge_schemas(drafts: Sequence[Schema]) -> Schema:
         )
     ignored = {name for draft in drafts for name in draft.ignore}
     kept = sorted({*by_name} - ignored)
+    sparse = {name for draft in drafts for name in draft.sparse} - {*kept}
     return Schema(
         tuple(_merge_columns(by_name[name], len(drafts)) for name in kept),
-        tuple(dict.fromkeys(mark for draft in drafts for mark in draft.missing)),
-        tuple(ignored | {name for draft in drafts for name in draft.sparse} - {*kept}),
+        tuple(dict.fromkeys(text for draft in drafts for text in draft.missing)),
+        tuple(ignored | sparse),
         as_class_names([*{name for draft in drafts for name in draft.classes}]),
         labels[0],
         least=max(draft.least for draft in drafts),
     )
 
 
-def _merge_columns(columns: Sequence[Column], drafts: int) -> Column:
+def _merge_columns(columns: Sequence[Column], draft_count: int) -> Column:
     first = columns[0]
-    optional = len(columns) < drafts or any(column.optional for column in columns)
+    optional = len(columns) < draft_count or any(column.optional for column in columns)
     if len({column.is_category for column in columns}) > 1:
         raise SettingsError(
             f"column {first.name!r} is a number in one schema and a category in another: correct "
@@ -264,20 +265,20 @@ def _merge_columns(columns: Sequence[Column], drafts: int) -> Column:
 
 
 def _ranges(columns: Sequence[Column]) -> Ranges:
-    """The lowest and highest expected values, float64, (columns,) each; levels by place."""
-    # Other levels have the place behind the last.
+    """The lowest and highest expected feature values, float64, (columns,) each."""
+    # A level's value is its place; all unnamed levels have the place after the last.
     ends = [(0, len(c.levels) - 1 + c.others) if c.levels else (c.low, c.high) for c in columns]
     low, high = np.array(ends, np.float64).T
     return low, high
 
 
-def _given(value: Column | Schema) -> dict[str, Any]:
-    """The fields that are not at their defaults, lists for tuples."""
+def _changed_fields(value: Column | Schema) -> dict[str, Any]:
+    """The fields that do not have their defaults; tuples become lists."""
     defaults = {field.name: field.default for field in fields(value)}
-    given = {name: held for name, held in asdict(value).items() if held != defaults[name]}
-    return {name: [*held] if isinstance(held, tuple) else held for name, held in given.items()}
+    changed = {name: held for name, held in asdict(value).items() if held != defaults[name]}
+    return {name: [*held] if isinstance(held, tuple) else held for name, held in changed.items()}
 
 
 def _toml(value: Any) -> str:
-    # TOML reads printable texts as JSON writes them.
+    # TOML and JSON write numbers, booleans, printable texts and lists of these alike.
     return json.dumps(value, ensure_ascii=False)

@@ -7,7 +7,7 @@ or a `Mix` into a picture of a page.
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.basics.templates import render_page as render_page
@@ -28,4 +28,4 @@ if TYPE_CHECKING:
     from safle.evaluation.figures import Figures as Figures
     from safle.evaluation.report import EvaluationReport as EvaluationReport
 
-front_door(__name__)
+define_public_names(__name__)

@@ -12,14 +12,14 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from safle.basics.doors import require_package
+from safle.basics.imports import require_package
 from safle.basics.texts import printable
 
 WIDTH = 6.0
 NAMES_SHOWN = 20
 """More names would leave no room for the chart."""
 LEGEND_COLUMNS = 3
-"""Columns of a legend of methods, whose names are long; those of classes are short."""
+"""Names of lines are long; a legend of many classes, whose names are short, has more columns."""
 TICKS_SHOWN = 8
 COLOURS = (
     *("#2b6cb0", "#dd6b20", "#2f855a", "#b83280", "#6b46c1"),
@@ -61,7 +61,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Mix:
-    """Who holds which classes: one stacked bar per client; ``counts``, (clients, class_count).
+    """One stacked bar per client, such as its samples by class; ``counts``, (clients, class_count).
 
     >>> Mix("Two sites", [[3, 1], [0, 5]], ["ill", "well"]).unit
     'samples'
@@ -90,10 +90,10 @@ def draw(block: Chart | Mix, name: str) -> Picture:
     >>> draw(Chart("Few samples", "samples", "accuracy", lines), "first").box.split()[0]
     '0'
     """
-    names = len(block.series) if isinstance(block, Chart) else 0
+    lines = len(block.series) if isinstance(block, Chart) else 0
     # A legend of many lines needs room of its own, or it takes the chart's.
-    legend = 0.18 * max(0, -(-names // LEGEND_COLUMNS) - 3) if names <= NAMES_SHOWN else 0.0
-    figure, axes = _new_figure(WIDTH, 3.7 + legend if isinstance(block, Chart) else 3.2)
+    legend_height = 0.18 * max(0, -(-lines // LEGEND_COLUMNS) - 3) if lines <= NAMES_SHOWN else 0.0
+    figure, axes = _new_figure(WIDTH, 3.7 + legend_height if isinstance(block, Chart) else 3.2)
     if isinstance(block, Mix):
         handles, labels = _stack_bars(axes, np.asarray(block.counts), block.classes)
         axes.set_xlabel("client")
@@ -106,9 +106,9 @@ def draw(block: Chart | Mix, name: str) -> Picture:
         labels = [_chart_label(series.name, 40) for series in block.series]
     if 1 < len(labels) <= NAMES_SHOWN:
         # Below the axes: beside them it would leave no width on a phone.
-        columns = LEGEND_COLUMNS if names or len(labels) <= 9 else 5
-        place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
-        figure.legend(handles, labels, fontsize=8.5, **place)
+        columns = LEGEND_COLUMNS if lines or len(labels) <= 9 else 5
+        style = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+        figure.legend(handles, labels, fontsize=8.5, **style)
     return _to_svg(figure, name)
 
 
@@ -121,22 +121,22 @@ def _draw_lines(axes: Any, chart: Chart) -> list[Any]:
         size = 7 if len(x) == 1 else 4.5
         # A second round of the colours is dashed.
         line = "-" if number < len(COLOURS) else "--"
-        look = {"color": colour, "linestyle": line, "linewidth": 1.6}
-        handles += axes.plot(x, y, marker=marker, markersize=size, **look)
+        style = {"color": colour, "linestyle": line, "linewidth": 1.6}
+        handles += axes.plot(x, y, marker=marker, markersize=size, **style)
         if len(series.deviation):
             spread = np.asarray(series.deviation, float)
             axes.fill_between(x, y - spread, y + spread, color=colour, alpha=0.15, linewidth=0)
-    places = sorted({place for series in chart.series for place in series.x})
+    x_values = sorted({x for series in chart.series for x in series.x})
     if chart.log_base:
         axes.set_xscale("log", base=chart.log_base)
-    elif len(places) <= TICKS_SHOWN:
-        axes.set_xticks(places)
-    elif all(float(place).is_integer() for place in places):
+    elif len(x_values) <= TICKS_SHOWN:
+        axes.set_xticks(x_values)
+    elif all(float(x).is_integer() for x in x_values):
         axes.xaxis.get_major_locator().set_params(integer=True)
-    for name, place in chart.marks:
-        axes.axvline(place, color="#8a8f98", linewidth=1.0, linestyle=":")
-        where = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top"}
-        axes.annotate(name, (place, 1.0), rotation=90, fontsize=8, color="#4a5568", **where)
+    for name, x_mark in chart.marks:
+        axes.axvline(x_mark, color="#8a8f98", linewidth=1.0, linestyle=":")
+        style = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top"}
+        axes.annotate(name, (x_mark, 1.0), rotation=90, fontsize=8, color="#4a5568", **style)
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
     return handles
@@ -146,7 +146,7 @@ def _to_svg(figure: Any, name: str) -> Picture:
     import matplotlib
 
     text = io.StringIO()
-    # Text stays text; the salt makes equal charts equal, and ids differ between charts.
+    # Text stays text. With a fixed salt, equal charts of one name have equal bytes.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     opening = re.search(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', text.getvalue())
@@ -181,7 +181,7 @@ def _new_figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def _stack_bars(axes: Any, mix: Any, names: Sequence[object]) -> tuple[list[Any], list[str]]:
-    """Draw the bars of each class on top of those before; returns handles and labels."""
+    """Draw each class on top of the classes before it; return handles and labels."""
     import matplotlib
 
     count = len(names)
@@ -191,14 +191,14 @@ def _stack_bars(axes: Any, mix: Any, names: Sequence[object]) -> tuple[list[Any]
         colours = matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, count))
     bottom = np.zeros(len(mix))
     handles, labels = [], []
-    for place, name in enumerate(names):
-        holders = np.flatnonzero(mix[:, place])
+    for column, name in enumerate(names):
+        holders = np.flatnonzero(mix[:, column])
         if len(holders):
-            heights = mix[holders, place]
-            bars = axes.bar(holders, heights, 0.9, bottom[holders], color=colours[place])
+            heights = mix[holders, column]
+            bars = axes.bar(holders, heights, 0.9, bottom[holders], color=colours[column])
             handles.append(bars)
             labels.append(_chart_label(name))
-            bottom += mix[:, place]
+            bottom += mix[:, column]
     return handles, labels
 
 
@@ -206,7 +206,7 @@ def _chart_label(name: object, longest: int = 18) -> str:
     """A name as a chart shows it: short, on one line, and never read as a formula."""
     text = printable(name, "�")
     if len(text) > longest:
-        # From the middle: long names tend to differ at their ends.
+        # Cut out the middle: long names tend to differ at their ends.
         half = longest // 2
         text = f"{text[:half]}…{text[1 - half :]}"
     return text.replace("$", r"\$")

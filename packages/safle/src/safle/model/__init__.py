@@ -7,10 +7,10 @@ scikit-learn, from features to predictions.
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.model.model import Model as Model
     from safle.model.model import load_model as load_model
 
-front_door(__name__)
+define_public_names(__name__)

@@ -37,8 +37,8 @@ class Batch(NamedTuple):
     schema: Schema | None
     """The schema of the frame that the features come from, if it has one."""
 
-    def repeated(self) -> NDArray[Any]:
-        """The features, each row as often as it is counted."""
+    def repeat_features(self) -> NDArray[Any]:
+        """The features, with each row repeated as often as it is counted."""
         if self.weights is None:
             return self.features
         times = int(self.weights.sum())
@@ -58,7 +58,7 @@ def check_batch(
     *,
     reset: bool,
 ) -> Batch:
-    """Check samples, and drop those of weight zero; ``reset`` at the first call."""
+    """Check samples, and drop those of weight zero; ``reset`` says that this is the first call."""
     schema = _find_schema(estimator, X) if reset else estimator.encoder_.schema
     gaps = allows_gaps(estimator.encoder if reset else estimator.encoder_)
     if schema is None or not frame_names(X):
@@ -80,7 +80,7 @@ def check_batch(
 
 
 def check_features(estimator: SafleClassifier, X: Any) -> Any:
-    """Check features to predict; the model itself reads a frame by its schema."""
+    """Check features to predict; a frame is returned as it is if the model reads it by a schema."""
     encoder = estimator.encoder_
     if encoder.schema is not None and frame_names(X):
         return X
@@ -116,6 +116,7 @@ def _find_schema(estimator: SafleClassifier, X: Any) -> Schema | None:
         schema = draft.schema
         for name, why in draft.left_out.items():
             warnings.warn(f"column {name!r} is left out: it {why}", SafleWarning, stacklevel=4)
+    # The kinds that allow missing values are those that take a schema.
     if schema is not None and not allows_gaps(estimator.encoder):
         raise SettingsError(
             f"an encoder of kind {estimator.encoder} takes no text and no schema; use "
@@ -127,9 +128,10 @@ def _find_schema(estimator: SafleClassifier, X: Any) -> Schema | None:
 def _order_columns(encoder: Encoder | str, X: Any) -> Any:
     """A frame with the columns that a given `Encoder` knows, in its order.
 
-    Without one, scikit-learn compares the names with those of the first call.
+    Without an `Encoder`, scikit-learn compares the names with those of the first call.
     """
     if hasattr(X, "toarray"):
+        # For sparse matrices, our error says more than scikit-learn's.
         as_features(X)
     names = encoder.feature_names if isinstance(encoder, Encoder) else ()
     return reorder_frame(X, names) if names else X

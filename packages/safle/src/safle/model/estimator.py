@@ -305,7 +305,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             return make_encoder(batch.schema, kind, class_count=classes, **settings)
         names: list[str] = [*getattr(self, "feature_names_in_", ())]
         unique_names = names if len({*names}) == len(names) else ()
-        sample = PublicSample(batch.repeated(), names=unique_names)
+        sample = PublicSample(batch.repeat_features(), names=unique_names)
         return make_encoder(sample, kind, class_count=classes, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from safle.basics.tensors import (
     Arrays,
+    decode_tensors,
+    encode_tensors,
     read_header,
-    read_tensors,
     refusing_malformed,
-    write_tensors,
 )
 from safle.encoders import Encoder
 from safle.encoders.base import encoder_header, restore_encoder
@@ -75,12 +75,12 @@ def write_model(model: Model) -> bytes:
         arrays |= {"factors": head.factors, "offsets": head.offsets}
         header |= {"exponent": head.exponent, "worth": head.share.hex()}
     text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return write_tensors(text, arrays)
+    return encode_tensors(text, arrays)
 
 
 def read_model(data: bytes) -> tuple[Encoder, Solution]:
     """What `write_model` wrote; `WireError` for anything that is not a model."""
-    text, arrays = read_tensors(data)
+    text, arrays = decode_tensors(data)
     with refusing_malformed("safle model"):
         header = read_header(text, FORMAT, "a safle model")
         encoder_arrays = {

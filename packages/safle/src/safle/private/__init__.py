@@ -37,7 +37,7 @@ Every keyholder answers the server's request, and the sum opens:
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door, require_package
+from safle.basics.imports import define_public_names, require_package
 
 if TYPE_CHECKING:
     from safle.private.keyholder import History as History
@@ -58,4 +58,4 @@ if TYPE_CHECKING:
     from safle.private.spaces import StatisticsSpace as StatisticsSpace
 
 require_package("cryptography.hazmat.primitives.hpke", "safle[private]", "a private sum")
-front_door(__name__)
+define_public_names(__name__)

@@ -27,7 +27,7 @@ A ledger notes each release of the same data before its noise is drawn, and adds
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.publishing.ledger import Ledger as Ledger
@@ -36,4 +36,4 @@ if TYPE_CHECKING:
     from safle.publishing.noise import plan_noise as plan_noise
     from safle.publishing.noise import publish as publish
 
-front_door(__name__)
+define_public_names(__name__)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.server.admission import Admission as Admission
@@ -16,4 +16,4 @@ if TYPE_CHECKING:
     from safle.wire.contribution import Entry as Entry
     from safle.wire.contribution import check_client as check_client
 
-front_door(__name__)
+define_public_names(__name__)

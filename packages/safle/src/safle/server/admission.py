@@ -1,8 +1,9 @@
 """Admission: the limits that a contribution must keep, in a store and in a sum alike.
 
-`Limits` are declared by the operator before anybody sends anything: without them the first comer
-could fill the counters, or name classes that nobody else can join. `Admission` also knows who has
-joined; it checks the thousandth client as fast as the first, and keeps a few words about each.
+The operator declares `Limits` before anybody sends anything. Without them the first client could
+use up all samples that a gram can count, or name classes that no other client has. `Admission` also
+knows who has joined; it checks the thousandth client as fast as the first, and keeps of each client
+only its name and digest.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Limits:
     most_classes : of all clients together
     classes : the only classes that are allowed; empty if all are
     class_type : type of the class names: "int", "str", or "any" (the first client decides)
-    allow_empty : whether to admit a client without samples; most have sent the wrong file
+    allow_empty : whether to admit a client without samples; usually it has sent the wrong file
 
     Examples
     --------
@@ -110,12 +111,12 @@ class Admission:
     Attributes
     ----------
     limits : what a client may send
-    most_samples : the most that the integers of a gram can count
+    most_total_samples : of all clients together: the most that the integers of a gram can count
     samples : of all clients that have joined
 
     Examples
     --------
-    >>> admission = Admission(Limits(), most_samples=1000)
+    >>> admission = Admission(Limits(), most_total_samples=1000)
     >>> entry = Entry("a.stats", "0" * 64, samples=10, bytes=100, classes=("ill", "well"))
     >>> admission.check(entry)
     >>> admission.join(entry)
@@ -123,8 +124,9 @@ class Admission:
     (10, ['ill', 'well'])
     """
 
-    def __init__(self, limits: Limits, *, most_samples: float = float("inf")) -> None:
-        self.limits, self.most_samples = limits, most_samples
+    def __init__(self, limits: Limits, *, most_total_samples: float = float("inf")) -> None:
+        self.limits = limits
+        self.most_total_samples = most_total_samples
         self.samples = 0
         self._classes: Counter[ClassName] = Counter()
         self._senders: dict[str, list[str]] = {}
@@ -135,7 +137,7 @@ class Admission:
         return self._classes.keys()
 
     def check_classes(self, classes: tuple[ClassName, ...]) -> None:
-        """Refuse classes before their contribution is decompressed: many take long to verify."""
+        """Refuse classes before their contribution is decompressed: verifying many takes long."""
         self.limits.check_classes(classes, self.classes)
 
     def check(self, entry: Entry, *, allow_duplicates: bool = False) -> None:
@@ -150,14 +152,14 @@ class Admission:
             )
         self.limits.check_samples(entry.samples)
         self.limits.check_classes(entry.classes, self.classes)
-        if self.samples + entry.samples > self.most_samples:
+        if self.samples + entry.samples > self.most_total_samples:
             raise CountOverflow(
-                f"{self.samples} + {entry.samples} samples exceed the {self.most_samples} that "
-                "this gram's integers can count: split the federation"
+                f"{self.samples} + {entry.samples} samples exceed the {self.most_total_samples} "
+                "that this gram's integers can count: split the federation"
             )
 
     def join(self, entry: Entry) -> None:
-        """Take in a client that `check` has passed."""
+        """Add a client whose contribution `check` has not refused."""
         self._classes.update(entry.classes)
         self._senders.setdefault(entry.digest, []).append(entry.client)
         self.samples += entry.samples
@@ -165,6 +167,7 @@ class Admission:
     def leave(self, entry: Entry) -> bool:
         """Remove a client; return whether no other client has sent the same bytes."""
         self._classes.subtract(entry.classes)
+        # Adding to a counter drops the classes that no client has any more.
         self._classes += Counter()
         self.samples -= entry.samples
         self._senders[entry.digest].remove(entry.client)

@@ -166,7 +166,7 @@ class Store:
         self.limits, self._admission = limits, admission
 
     def _admit_all(self, limits: Limits, *, checking: bool = False) -> Admission:
-        admission = Admission(limits, most_samples=self.encoder.layout.most_samples)
+        admission = Admission(limits, most_total_samples=self.encoder.layout.most_samples)
         for client, member in self._members.items():
             try:
                 if checking:

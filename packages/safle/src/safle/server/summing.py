@@ -64,7 +64,7 @@ class Rules:
 
     def admission(self) -> Admission:
         """An admission that nobody has joined yet."""
-        return Admission(self.limits, most_samples=self.space.layout.most_samples)
+        return Admission(self.limits, most_total_samples=self.space.layout.most_samples)
 
 
 def sum_files(

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.site.counting import count_table as count_table
@@ -11,4 +11,4 @@ if TYPE_CHECKING:
     from safle.site.log import write_log as write_log
     from safle.site.policy import Policy as Policy
 
-front_door(__name__)
+define_public_names(__name__)

@@ -6,7 +6,7 @@ put on it. A `RidgeCurve` says why a ridge was chosen.
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.solver.facade import solve as solve
@@ -14,4 +14,4 @@ if TYPE_CHECKING:
     from safle.solver.solution import HEADS as HEADS
     from safle.solver.solution import Solution as Solution
 
-front_door(__name__)
+define_public_names(__name__)

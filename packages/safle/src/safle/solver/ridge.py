@@ -134,8 +134,8 @@ def ridge_curve(
     degrees = spectrum.degrees_of_freedom(ridges)
     if criterion == "evidence":
         total = n if squares is None else squares
-        explained = spectrum.targets(lambda s: 1 / (s + ridges))
-        volumes = spectrum.traces(lambda s: np.log1p(s / ridges))
+        explained = spectrum.bound_target(lambda s: 1 / (s + ridges))
+        volumes = spectrum.bound_trace(lambda s: np.log1p(s / ridges))
         floor = FLOOR * max(total, 1.0)
         most_left, least_left = (np.maximum(total - bound, floor) for bound in explained)
         low = np.log(least_left / (n * classes)) + volumes[0] / n
@@ -156,9 +156,9 @@ def ridge_curve(
 
 def _gcv(spectrum: Spectrum, ridges: Vector, n: float) -> tuple[Vector, Vector]:
     """The lowest and the highest score that each ridge can have."""
-    used = spectrum.traces(lambda s: s / (s + ridges))
+    used = spectrum.bound_trace(lambda s: s / (s + ridges))
     # n - 2 m'w + w'Cw for w = m / (s + ridge) is n - mass (s + 2 ridge) / (s + ridge)^2.
-    fitted = spectrum.targets(lambda s: (s + 2 * ridges) / (s + ridges) ** 2)
+    fitted = spectrum.bound_target(lambda s: (s + 2 * ridges) / (s + ridges) ** 2)
     scores = []
     for degrees, explained in zip(used, reversed(fitted), strict=True):
         left = n - np.minimum(degrees, spectrum.rank)

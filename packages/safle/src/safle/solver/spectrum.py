@@ -1,20 +1,20 @@
 """Spectral sums of the gram: what a ridge of any strength would do, from one sweep.
 
-With ``C = sum_i s_i v_i v_i'`` (real units), every criterion for the ridge needs only
-``sum_i f(s_i)`` and ``sum_i f(s_i) |c_i|^2``, with ``c_i = v_i' M / sqrt(s_i)``: the labels in
-the eigenvectors' basis. Three ways lead there:
+With the gram ``C = sum_i s_i v_i v_i'`` and the target ``M``, the cross (both in real units), every
+criterion for the ridge needs only ``sum_i f(s_i)`` and ``sum_i f(s_i) |v_i' M|^2``. There are three
+ways to these sums:
 
-- a small gram is decomposed;
-- a gram of few samples, n below the columns, has a root ``C = L L'`` (`Root`), and ``K = L'L``, n
-  by n, has all eigenvalues of C that are not zero: no null space is sampled;
-- a large one of either kind is probed: block Lanczos from the labels and random signs at
-  once gives Gauss quadratures of those sums (for the signs, stochastic estimates of the
-  trace). One space serves all columns, so a few steps are enough.
+- A small gram is decomposed.
+- A gram of n samples, fewer than its columns, has a root ``C = L L'`` (`Root`). The matrix
+  ``K = L'L``, at most n by n, has all eigenvalues of C that are not zero, and no others.
+- If C or K is large, it is probed: block Lanczos starts from the target and random signs together,
+  and gives Gauss quadratures of the sums (for the signs, stochastic estimates of the trace). All
+  columns share one Krylov space, so a few steps are enough.
 
-A quadrature by Gauss errs to one side for these functions, and one with a node fixed at zero
-(Gauss and Radau) to the other (Golub and Meurant, 2010): both are kept, with the
-estimate of each probe, so that the error is known. Sums are float64: the choice of the ridge rests
-on differences that float32 would blur.
+For these functions a Gauss quadrature errs to one side, and a Gauss-Radau quadrature with a node
+fixed at zero errs to the other (Golub and Meurant, 2010). We keep both, with the estimate of each
+probe, so that the error is known. Sums are float64: the choice of the ridge rests on differences
+that float32 would blur.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from safle.solver.solution import privacy_of
 from safle.statistics import triangle
 
 DECOMPOSE_UP_TO = 1_500
-STEPS = 20
+LANCZOS_STEPS = 20
 PROBES = 6
 MOST_TARGETS = 16
 """More classes than this are mixed into this many random signed sums."""
 ROOT_SHARE = 0.5
-"""As a share of the columns: with more samples the root takes longer than solving."""
+"""With more samples than this share of the columns, the root takes longer than solving."""
 ROUNDING = 1e-12
 """An eigenvalue below this share of the largest is rounding."""
 DEVIATIONS = 2.0
-"""How many deviations of the mean of random probes an error may be."""
+"""The mean over random probes may err by this many of its standard deviations."""
 BREAKDOWN = 1e-10
 """A new direction shorter than this share of the largest entry is rounding."""
 
@@ -54,14 +54,14 @@ Function = Callable[[Matrix], Matrix]
 
 @dataclass(frozen=True)
 class Measures:
-    """Two discrete measures on the eigenvalues; with one probe they are exact."""
+    """Two discrete measures on the eigenvalues; exact ones have a single column of trace masses."""
 
     nodes: Matrix
-    """(nodes,), eigenvalues, or where a quadrature puts them."""
+    """(nodes,): eigenvalues, or the nodes of a quadrature."""
     trace_masses: Matrix
-    """(nodes, probes)."""
+    """(nodes, probes): what each probe adds to a trace at a node."""
     target_masses: Matrix
-    """(nodes,)."""
+    """(nodes,): ``|v_i' M|^2``."""
 
     def traces(self, function: Function) -> Matrix:
         """``sum_i f(s_i)`` by every probe, (probes, ridges)."""
@@ -74,24 +74,24 @@ class Measures:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The spectrum of a gram, or what two quadratures, which err to opposite sides, know of it.
+    """The spectrum of a gram: exact, or by two quadratures that err to opposite sides.
 
-    Functions are given eigenvalues, (nodes, 1), and give a value for each ridge, (nodes, ridges).
+    Functions take eigenvalues, (nodes, 1), and return a value for each ridge, (nodes, ridges).
     """
 
     sides: tuple[Measures, ...]
     trace: float
-    """Of the gram itself, the same bits on any machine."""
+    """Trace of the gram itself, not an estimate: the same bits on any machine."""
     rank: int
-    """The largest that the gram can have."""
+    """Largest rank that the gram can have."""
 
     def degrees_of_freedom(self, ridges: Matrix) -> Matrix:
-        """``sum_i s_i / (s_i + ridge)`` of every ridge."""
+        """``sum_i s_i / (s_i + ridge)`` for every ridge, (ridges,)."""
         estimates = [side.traces(lambda s: s / (s + ridges)).mean(axis=0) for side in self.sides]
         return np.minimum(np.mean(estimates, axis=0), self.rank)
 
-    def traces(self, function: Function) -> tuple[Matrix, Matrix]:
-        """The least and the most that ``sum_i f(s_i)`` can be, but for `DEVIATIONS`."""
+    def bound_trace(self, function: Function) -> tuple[Matrix, Matrix]:
+        """The least and the most that ``sum_i f(s_i)`` can be, if probes err by `DEVIATIONS`."""
         low, high = [], []
         for side in self.sides:
             estimates = side.traces(function)
@@ -101,7 +101,7 @@ class Spectrum:
             high.append(estimates.mean(axis=0) + DEVIATIONS * error)
         return np.min(low, axis=0), np.max(high, axis=0)
 
-    def targets(self, function: Function) -> tuple[Matrix, Matrix]:
+    def bound_target(self, function: Function) -> tuple[Matrix, Matrix]:
         """The least and the most that ``sum_i f(s_i) |v_i' M|^2`` can be."""
         estimates = [side.target(function) for side in self.sides]
         return np.min(estimates, axis=0), np.max(estimates, axis=0)
@@ -110,7 +110,7 @@ class Spectrum:
 def spectrum_of(
     reduction: Reduction, progress: Progress = no_progress, *, effort: int = 1
 ) -> Spectrum:
-    """The spectrum of the real gram; ``effort`` times the usual steps and probes."""
+    """The spectrum of the gram in real units; ``effort`` multiplies Lanczos steps and probes."""
     statistics, size = reduction.statistics, reduction.reduced_dim
     # Noise has full rank, whatever the number of samples.
     rank = min(size, statistics.sample_count) if privacy_of(statistics) is None else size
@@ -126,28 +126,29 @@ def spectrum_of(
 def _measure_root(
     root: Root, target: Matrix, effort: int, progress: Progress
 ) -> tuple[Measures, ...]:
-    """The measures of ``K = L'L``, with the labels ``c``, ``L c = M``, in the target's place."""
-    factor, labels = root.factor, root.divide(target)
+    """The measures of C by ``K = L'L``: its target is ``c`` with ``L c = M``."""
+    factor, root_target = root.factor, root.divide(target)
     rank = factor.shape[1]
     if rank <= DECOMPOSE_UP_TO:
-        sides: tuple[Measures, ...] = (decompose(factor.T @ factor, labels, rank),)
+        sides: tuple[Measures, ...] = (decompose(factor.T @ factor, root_target, rank),)
     else:
         signs = _signs(rank, effort)
-        sides = _probe(lambda x: factor.T @ (factor @ x), labels, signs, effort, progress)
+        sides = _probe(lambda x: factor.T @ (factor @ x), root_target, signs, effort, progress)
+    # An eigenvector u_i of K has |v_i' M|^2 = s_i |u_i' c|^2.
     return tuple(
         Measures(side.nodes, side.trace_masses, side.nodes * side.target_masses) for side in sides
     )
 
 
 def _measure_gram(reduction: Reduction, effort: int, progress: Progress) -> tuple[Measures, ...]:
-    dim, steps = reduction.statistics.dim, reduction.steps[:, None]
+    dim, column_steps = reduction.statistics.dim, reduction.steps[:, None]
     # float32 halves the bytes to read, and rounds alike on any machine.
     gram = reduction.statistics.gram.packed.astype(np.float32)
-    # Probes live in the range of the gram: its null space adds nothing to any sum.
+    # Probes lie in the range of the gram: its null space adds nothing to any sum.
     signs = reduction.backward(_signs(reduction.reduced_dim, effort))
 
     def multiply(columns: Matrix) -> Matrix:
-        return triangle.multiply(gram, dim, columns * steps) * steps
+        return triangle.multiply(gram, dim, columns * column_steps) * column_steps
 
     # BLAS multiplies only thin blocks here. Its threads, which wait for more work, would keep
     # cores from the passes over the gram, which would then take twice as long.
@@ -158,10 +159,10 @@ def _measure_gram(reduction: Reduction, effort: int, progress: Progress) -> tupl
 def _probe(
     multiply: Multiply, target: Matrix, signs: Matrix, effort: int, progress: Progress
 ) -> tuple[Measures, ...]:
-    """The measures of a matrix by its products with labels and random signs."""
-    labels = _mix(target)
-    start = np.concatenate([labels, signs], axis=1)
-    return _lanczos(multiply, start, STEPS * effort, progress).measures(labels.shape[1])
+    """The measures of a matrix by its products with the target and random signs."""
+    mixed = _mix(target)
+    start = np.concatenate([mixed, signs], axis=1)
+    return _lanczos(multiply, start, LANCZOS_STEPS * effort, progress).measures(mixed.shape[1])
 
 
 def _mix(target: Matrix) -> Matrix:
@@ -178,7 +179,7 @@ def _signs(size: int, effort: int) -> Matrix:
 
 
 def decompose(gram: NDArray[np.floating[Any]], target: Matrix, rank: int) -> Measures:
-    """The measures of a matrix whose lower triangle is given, exactly."""
+    """The exact measures of a matrix of rank up to ``rank``, given by its lower triangle."""
     values, vectors = eigh(gram, lower=True)
     nodes = np.where(values > ROUNDING * values[-1], values, 0.0)
     nodes[: max(0, len(nodes) - rank)] = 0.0
@@ -188,17 +189,17 @@ def decompose(gram: NDArray[np.floating[Any]], target: Matrix, rank: int) -> Mea
 
 @dataclass(frozen=True)
 class _Band:
-    """Lanczos' block tridiagonal matrix: diagonal blocks, and those below them."""
+    """Lanczos' block tridiagonal matrix: diagonal blocks, and the blocks below them."""
 
     diagonal: list[Matrix]
     below: list[Matrix]
-    first: Matrix
-    """(width of the first block, columns), the start in the first block's basis."""
+    start: Matrix
+    """(width of the first block, columns): the start columns in the first block's basis."""
     ended: bool
     """Whether there is no direction beyond the last block."""
 
     def measures(self, targets: int) -> tuple[Measures, ...]:
-        """By Gauss and by Radau: of the first ``targets`` columns together, and of each other."""
+        """By Gauss and Radau: the first ``targets`` columns are the target, the others probes."""
         blocks = [self.diagonal]
         if not self.ended and len(self.diagonal) > 1:
             blocks.append([*self.diagonal[:-1], self._fixed_at_zero()])
@@ -206,7 +207,7 @@ class _Band:
 
     def _measures(self, diagonal: list[Matrix], targets: int) -> Measures:
         nodes, vectors = eigh(_assemble(diagonal, self.below))
-        masses = (vectors[: len(self.first)].T @ self.first) ** 2
+        masses = (vectors[: len(self.start)].T @ self.start) ** 2
         return Measures(
             np.maximum(nodes, 0.0), masses[:, targets:], masses[:, :targets].sum(axis=1)
         )
@@ -215,19 +216,20 @@ class _Band:
         """The last diagonal block with which the whole matrix has the eigenvalue zero."""
         link, size = self.below[-1], self.below[-1].shape[1]
         values, vectors = eigh(_assemble(self.diagonal[:-1], self.below[:-1]))
-        # Eigenvalues that are rounding would be divided by.
+        # The last line divides by the eigenvalues, of which some may be rounding.
         values = np.maximum(values, ROUNDING * values[-1])
         ends = link @ vectors[-size:]
         return (ends / values) @ ends.T
 
 
 def _lanczos(multiply: Multiply, start: Matrix, steps: int, progress: Progress) -> _Band:
-    """The band of a symmetric matrix, whose products with columns ``multiply`` gives."""
+    """The band of a symmetric matrix; ``multiply`` gives its products with columns."""
     norms = np.linalg.norm(start, axis=0)
-    block, first = _orthonormal(start / np.where(norms > 0, norms, 1.0), BREAKDOWN)
-    # In column order and allocated at once, the basis grows without being copied.
-    whole = np.empty((len(start), steps * start.shape[1]), order="F")
-    whole[:, : block.shape[1]], known = block, block.shape[1]
+    block, in_block = _orthonormal(start / np.where(norms > 0, norms, 1.0), BREAKDOWN)
+    # In column order and allocated beforehand, the basis grows without being copied.
+    storage = np.empty((len(start), steps * start.shape[1]), order="F")
+    basis_size = block.shape[1]
+    storage[:, :basis_size] = block
     diagonal: list[Matrix] = []
     below: list[Matrix] = []
     ended = False
@@ -235,7 +237,7 @@ def _lanczos(multiply: Multiply, start: Matrix, steps: int, progress: Progress) 
         product = multiply(block)
         inner = block.T @ product
         diagonal.append((inner + inner.T) / 2)
-        basis = whole[:, :known]
+        basis = storage[:, :basis_size]
         for _ in range(2):
             # Twice is enough to keep the basis orthogonal to rounding.
             product -= basis @ (basis.T @ product)
@@ -245,25 +247,25 @@ def _lanczos(multiply: Multiply, start: Matrix, steps: int, progress: Progress) 
         ended = not len(link)
         if ended or step == steps - 1:
             break
-        whole[:, known : known + len(link)] = block
-        known += len(link)
+        storage[:, basis_size : basis_size + len(link)] = block
+        basis_size += len(link)
         below.append(link)
-    return _Band(diagonal, below, first * norms, ended)
+    return _Band(diagonal, below, in_block * norms, ended)
 
 
 def _orthonormal(columns: Matrix, least: float) -> tuple[Matrix, Matrix]:
-    """Q, (dim, rank), and R, (rank, width), with ``Q R = columns`` but for ``least``."""
+    """``columns = Q R``, (dim, rank) and (rank, width); pivots up to ``least`` count as zero."""
     # Pivoting the tall factor instead of the small one would take 30 times as long.
     tall, small = qr(columns, mode="economic")
     q, r, order = qr(small, pivoting=True)
     rank = int((np.abs(np.diagonal(r)) > least).sum())
-    straight = np.empty((rank, columns.shape[1]))
-    straight[:, order] = r[:rank]
-    return tall @ q[:, :rank], straight
+    unpivoted = np.empty((rank, columns.shape[1]))
+    unpivoted[:, order] = r[:rank]
+    return tall @ q[:, :rank], unpivoted
 
 
 def _assemble(diagonal: list[Matrix], below: list[Matrix]) -> Matrix:
-    """The block tridiagonal matrix, lower triangle, of diagonal blocks and those below."""
+    """The lower triangle of the block tridiagonal matrix, from its blocks."""
     starts = np.cumsum([0, *(len(block) for block in diagonal)])
     band = np.zeros((starts[-1], starts[-1]))
     for k, block in enumerate(diagonal):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.statistics.accumulator import Accumulator as Accumulator
@@ -10,4 +10,4 @@ if TYPE_CHECKING:
     from safle.statistics.accumulator import sum_statistics as sum_statistics
     from safle.statistics.value import Statistics as Statistics
 
-front_door(__name__)
+define_public_names(__name__)

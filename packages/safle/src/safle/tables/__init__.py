@@ -18,7 +18,7 @@ No reader ever unpickles.
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.tables.arrays import read_moments as read_moments
@@ -33,4 +33,4 @@ if TYPE_CHECKING:
     from safle.tables.table import choose_split as choose_split
     from safle.tables.table import existing_file as existing_file
 
-front_door(__name__)
+define_public_names(__name__)

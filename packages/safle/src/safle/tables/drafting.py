@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from polars import Series
 
 MOST_DISTINCT = 100
-"""Most levels of a category: text with more is a name, a number or a remark."""
+"""Most different texts of a category: a column with more holds names, numbers or remarks."""
 MOST_UNITS = 4
-TOO_LITTLE = ("has a value", "hardly ever varies")
-"""Why a column is no feature in one table, though it may be one in another."""
+SPARSE_REASONS = ("has a value", "hardly ever varies")
+"""How the reasons begin for which a column is no feature here, but may be one in another table."""
 FEWEST_IDENTIFIERS = 100
-"""From this many on, whole numbers are not all different by chance."""
+"""This many whole numbers, or more, are not all different by chance."""
 FEWEST_PER_VALUE = 5
+"""Samples for each value of a column, on average, before it may be called a copy of the label."""
 _DAY = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 _UNIT_IN_NAME = re.compile(r".*[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*")
 
@@ -44,10 +45,10 @@ class Draft:
 
     Attributes
     ----------
-    schema : for people to check, to merge with other drafts, and to declare
+    schema : people check it, merge it with other drafts, and declare the result
     gaps : how many values are missing, by column
     left_out : why a column is no feature, by column
-    doubts : what else a column may be, though it is a feature, by column
+    doubts : what a column that is drafted as a feature may be instead, by column
 
     Examples
     --------
@@ -92,23 +93,23 @@ def draft_schema(
     sheet = frame_sheet(source) if is_frame else read_sheet(existing_file(source, TableError))
     wanted = None if label_column == LABEL_COLUMN else label_column
     selection = Selection(label_column=wanted, ignore=tuple(ignore), id_column=id_column)
-    label = selection.find_label(sheet.where, sheet.names) if labels is None else None
+    label_name = selection.find_label(sheet.where, sheet.names) if labels is None else None
     ignored = selection.find_excluded(sheet.where, sheet.names) & {*sheet.names}
-    levels = find_columns(sheet.where, categories, sheet.names)
+    category_names = find_columns(sheet.where, categories, sheet.names)
     found: list[Column] = []
     gaps: dict[str, int] = {}
     left_out: dict[str, str] = {}
     doubts: dict[str, str] = {}
-    label_cells = _label_cells(sheet, label, labels)
+    label_cells = _label_cells(sheet, label_name, labels)
     for name in sheet.names:
-        if name == label or name in ignored:
+        if name == label_name or name in ignored:
             continue
         if sheet.frame[name].dtype.is_nested():
             left_out[name] = "holds lists"
             continue
         cells = sheet.texts(name).str.strip_chars()
         present = cells.filter(~find_gaps(cells, MISSING))
-        drafted = _draft_column(name, present, category=name in levels, least=least)
+        drafted = _draft_column(name, present, category=name in category_names, least=least)
         if isinstance(drafted, Column):
             found.append(drafted)
             if doubt := _doubt(present) or _doubt_copy(cells, label_cells):
@@ -120,11 +121,11 @@ def draft_schema(
         raise TableError(
             f"{sheet.where}: no column that could be a feature; {left_out or 'it has none'}"
         )
-    sparse = {name for name, why in left_out.items() if why.startswith(TOO_LITTLE)}
+    sparse = {name for name, why in left_out.items() if why.startswith(SPARSE_REASONS)}
     schema = Schema(
         tuple(found),
         ignore=tuple({*left_out, *ignored} - sparse),
-        classes=_draft_classes(_labels(sheet, label, labels), sheet.where, least),
+        classes=_draft_classes(_read_labels(sheet, label_name, labels), sheet.where, least),
         label_column=label_column,
         sparse=tuple(sparse),
         least=least,
@@ -132,22 +133,22 @@ def draft_schema(
     return Draft(schema, gaps, left_out, doubts)
 
 
-def _labels(sheet: Sheet, label: str | None, labels: ArrayLike | None) -> NDArray[Any]:
+def _read_labels(sheet: Sheet, label_name: str | None, labels: ArrayLike | None) -> NDArray[Any]:
     if labels is not None:
         return clean_labels(labels, where="the array of labels")
-    cells = [] if label is None else sheet.texts(label).str.strip_chars().to_list()
+    cells = [] if label_name is None else sheet.texts(label_name).str.strip_chars().to_list()
     return parse_labels([*filter(None, cells)], where=sheet.where)
 
 
-def _label_cells(sheet: Sheet, label: str | None, labels: ArrayLike | None) -> list[str]:
+def _label_cells(sheet: Sheet, label_name: str | None, labels: ArrayLike | None) -> list[str]:
     """The label of each sample as text; empty if there are no labels."""
     if labels is not None:
         return np.asarray(labels).astype(str).tolist()
-    return [] if label is None else sheet.texts(label).to_list()
+    return [] if label_name is None else sheet.texts(label_name).to_list()
 
 
 def _doubt(present: Series) -> str:
-    """What a column may be instead of a feature, by its present cells; empty if nothing."""
+    """What a column may be instead of a feature, judged by its present cells; empty if no doubt."""
     distinct = present.n_unique()
     whole = bool(present.str.contains(r"^\d+$").all())
     if whole and present.str.contains(_DAY).all():
@@ -172,10 +173,10 @@ def _doubt_copy(cells: Series, labels: Sequence[str]) -> str:
     if len(labels) != len(cells):
         return ""
     pairs = pl.DataFrame([cells.alias("cell"), pl.Series("label", labels, pl.String)])
-    few = 1 < cells.n_unique() <= len(cells) / FEWEST_PER_VALUE
-    if not few or pairs["label"].n_unique() < 2 or pairs.n_unique() > cells.n_unique():
+    has_few_values = 1 < cells.n_unique() <= len(cells) / FEWEST_PER_VALUE
+    if not has_few_values or pairs["label"].n_unique() < 2 or pairs.n_unique() > cells.n_unique():
         return ""
-    return "tells the label in every sample; a copy of it? --ignore NAME"
+    return "determines the label of every sample; a copy of it? --ignore NAME"
 
 
 def _draft_classes(labels: NDArray[Any], where: str, least: int) -> tuple[ClassName, ...]:
@@ -196,20 +197,20 @@ def _draft_classes(labels: NDArray[Any], where: str, least: int) -> tuple[ClassN
 def _draft_column(name: str, present: Series, *, category: bool, least: int) -> Column | str:
     """A column from its present cells, or why it is no feature."""
     if len(present) < 2 * least:
-        return f"{TOO_LITTLE[0]} in fewer than {2 * least} samples"
-    distinct, places, times = np.unique(
+        return f"{SPARSE_REASONS[0]} in fewer than {2 * least} samples"
+    distinct, inverse, times = np.unique(
         np.array(present.to_list()), return_inverse=True, return_counts=True
     )
     if not category:
         numbers, units = _numbers(distinct)
         if len(units) == 1:
-            return _draft_number(name, numbers[places], *units, least=least)
+            return _draft_number(name, numbers[inverse], *units, least=least)
         if 1 < len(units) <= MOST_UNITS:
             return f"is in several units: {', '.join(sorted(units))}"
         if times[[is_date(text) for text in distinct]].sum() > len(present) / 2:
             return "holds dates: turn them into an age or a number of days"
     if len(distinct) > MOST_DISTINCT:
-        return f"holds text of more than {MOST_DISTINCT} kinds: names, numbers or remarks?"
+        return f"holds more than {MOST_DISTINCT} different texts: names, numbers or remarks?"
     levels = tuple(distinct[times >= least].tolist())
     if not levels:
         return "has no level that is frequent enough"
@@ -218,7 +219,7 @@ def _draft_column(name: str, present: Series, *, category: bool, least: int) -> 
 
 
 def _numbers(distinct: NDArray[np.str_]) -> tuple[NDArray[np.float64], set[str]]:
-    """The cells as numbers, and the units behind them; no units if they are no numbers."""
+    """The cells as numbers, and the set of their units; an empty set if a cell is no number."""
     values, units = [], set()
     for cell in distinct.tolist():
         value, unit = (float(cell), "") if is_number(cell) else split_unit(cell)
@@ -234,8 +235,8 @@ def _draft_number(name: str, values: NDArray[np.float64], unit: str, *, least: i
     inner = np.sort(values)[least - 1 : len(values) - least + 1]
     low, high = float(inner[0]), float(inner[-1])
     if low == high:
-        return TOO_LITTLE[1]
-    # Rounded to two digits of the width, so that the ends are nobody's values.
+        return SPARSE_REASONS[1]
+    # Rounding to two digits of the width hides the exact values of the samples at the ends.
     step = 10.0 ** (math.floor(math.log10(high - low)) - 1)
     low, high = (
         float(f"{bound * step:.12g}") for bound in (math.floor(low / step), math.ceil(high / step))

@@ -5,7 +5,7 @@ The format is written down in docs/wire-format.md.
 
 from typing import TYPE_CHECKING
 
-from safle.basics.doors import front_door
+from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.wire import container as container
@@ -25,4 +25,4 @@ if TYPE_CHECKING:
     from safle.wire.statistics import read_statistics as read_statistics
     from safle.wire.statistics import write_statistics as write_statistics
 
-front_door(__name__)
+define_public_names(__name__)

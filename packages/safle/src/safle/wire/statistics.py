@@ -25,13 +25,14 @@ from safle.wire import container, grams
 from safle.wire.files import FileType, SectionReader, SectionWriter, read_header, typed_errors
 
 WHOLE, COLUMNS = "whole", "columns"
+"""Forms of a gram: all its free products, or the columns that determine it (few samples)."""
 LAYOUT_BYTES = 24
-"""Bytes of the references that checking a layout keeps for each expert or dense column."""
+"""Bytes that checking a layout takes for each expert or dense column."""
 Admit = Callable[[tuple[ClassName, ...]], None]
 
 
 class SpaceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The header fields of every file of sums: its encoder, classes and arrays."""
+    """The header fields of every file of sums; ``planes``: half bytes per value of each array."""
 
     fingerprint: str
     layout: dict[str, Any]
@@ -40,7 +41,7 @@ class SpaceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatisticsHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
-    """The header of statistics."""
+    """The header of statistics; ``seen`` counts the codes that samples have."""
 
     seen: Annotated[int, msgspec.Meta(ge=0)]
     form: Literal["whole", "columns"]
@@ -69,7 +70,7 @@ def _describe(statistics: Statistics, sections: SectionWriter) -> dict[str, Any]
 
 
 def space_fields(statistics: Margins) -> dict[str, Any]:
-    """The fields of a `SpaceHeader` but for the arrays."""
+    """The fields of a `SpaceHeader`, without ``planes``."""
     return {
         "fingerprint": statistics.fingerprint,
         "layout": statistics.layout.to_json(),
@@ -210,8 +211,8 @@ def check_space(header: SpaceHeader, space: CodeSpace | None, limit: int) -> Cod
         raise WireError("the fingerprint is not 64 hexadecimal digits")
     if space is not None:
         require_type("space", space, CodeSpace, advice="such as encoder.space")
-        # Compare layouts as texts, before we build one whose size the file decides: in Python,
-        # true equals 1, and one contribution would have two digests.
+        # We compare before we build a layout, because the file decides how large that is. We
+        # compare texts, because true equals 1 in Python: a contribution would have two digests.
         same_layout = _text_of(space.layout) == container.canonical(header.layout)
         space.check_same_encoder(header.fingerprint, same_layout=same_layout)
     most = min(limit // LAYOUT_BYTES, MAX_EXPERTS)
@@ -232,7 +233,7 @@ def bytes_to_read(layout: Layout, seen: int, classes: int, raw_bytes: int, *, fo
     dim = seen + layout.dense_dim
     gram = (8 if layout.dense_dim else 4) * triangle.packed_size(dim)
     margins = raw_bytes + 32 * dim * (classes + 1)
-    # Without samples there is nothing to check.
+    # Without classes there are no samples, and nothing to check.
     if form == COLUMNS or not classes:
         return margins + gram
     checking = 16 * triangle.packed_size(dim) + 8 * dim * (classes + 256)
@@ -242,7 +243,7 @@ def bytes_to_read(layout: Layout, seen: int, classes: int, raw_bytes: int, *, fo
 def _read_margins(sections: SectionReader, header: StatisticsHeader, space: CodeSpace) -> Margins:
     layout = space.layout
     bitmap = sections.opened.section("codes", -(-layout.code_count // 8))
-    # Count before listing: the header's number is within the limit, the bitmap's might not be.
+    # Count the bits before listing them: memory is reserved for the header's number alone.
     if int(np.bitwise_count(np.frombuffer(bitmap, np.uint8)).sum(dtype=np.int64)) != header.seen:
         raise WireError("the bitmap of seen codes does not match its count")
     codes = np.flatnonzero(grams.unpack_bits(bitmap, layout.code_count))

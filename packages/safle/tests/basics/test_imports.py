@@ -1,4 +1,4 @@
-"""A front door imports a name when it is asked for, and nothing else of its room."""
+"""A package imports a public name when it is first used, and nothing else of its room."""
 
 import subprocess
 import sys

@@ -11,12 +11,12 @@ from typing import Any
 from safle.errors import MissingExtra, SafleError
 
 
-def front_door(package: str) -> None:
+def define_public_names(package: str) -> None:
     """Give a package its public names: `__all__`, and a `__getattr__` that imports them when used.
 
     The package imports its names under ``if TYPE_CHECKING:``, each as itself (``import solve as
-    solve``), by which type checkers know a public name. This function reads the same lines: there
-    is one list, and a command that needs one name of a room does not import the whole room.
+    solve``), which tells type checkers that a name is public. This function reads the same lines:
+    there is one list, and a command that needs one name does not import the whole package.
     """
     module = sys.modules[package]
     modules = _public_names(Path(str(module.__file__)))
@@ -34,7 +34,7 @@ def front_door(package: str) -> None:
 
 def _public_names(path: Path) -> dict[str, str]:
     """Map each name that is imported under ``if TYPE_CHECKING:`` to its module."""
-    # A front door has no other ``if``.
+    # The file has no other ``if``.
     blocks = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.If)]
     imports = [line for block in blocks for line in block.body]
     return {
@@ -46,7 +46,7 @@ def _public_names(path: Path) -> dict[str, str]:
 
 
 def require_package(module: str, requirement: str, purpose: str) -> Any:
-    """The module of an optional package; `MissingExtra` if it is not installed.
+    """Import a module of an optional package; `MissingExtra` if it is not installed.
 
     A package that is installed but cannot be imported (it was built for another version of torch)
     raises a `SafleError` that says so.
