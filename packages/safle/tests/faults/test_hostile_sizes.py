@@ -88,7 +88,7 @@ def test_a_histogram_that_takes_more_than_the_limit_is_refused():
 
 
 def test_evaluation_counts_that_take_more_than_the_limit_are_refused():
-    data = encode_evaluation(Evaluation.none("0" * 64, [*range(100)]))
+    data = encode_evaluation(Evaluation.empty("0" * 64, [*range(100)]))
     assert len(data) < 2_000
     assert decode_evaluation(data, limit=4_000_000).sample_count == 0
     with at_most(1_000_000), pytest.raises(WireError, match=r"3.5 MB; the limit is 3.0 MB"):
