@@ -359,10 +359,11 @@ def test_a_box_opens_for_its_own_client_round_and_file_only(parties, files):
         ({"keyholders": 0}, "0 keyholders; expected 1 to 3"),
         ({"keyholders": 4}, "4 keyholders; expected 1 to 3"),
         ({"least_clients": 7}, "least 7 of 6 clients"),
+        ({"least_clients": 1}, "least_clients is 1; expected an integer, 2"),
     ],
 )
 def test_rounds_that_would_not_protect_are_refused(change, match):
-    with pytest.raises(SettingsError, match=match):
+    with pytest.raises((SettingsError, WireError), match=match):
         make_parties(SPACE, 6, **change)
 
 

@@ -238,3 +238,14 @@ def test_what_lies_outside_in_many_columns_is_one_line():
     assert text == f"55 of 160 columns are not as the encoder expects; the worst: {worst}"
     outside.add(np.where(np.arange(160) == 9, 2, features))
     assert outside.texts()[1] == "38 of 74 values of 'x009' are outside 0 to 1"
+
+
+def test_of_many_narrow_columns_the_narrowest_is_named():
+    names = ("a", "b", "c", "d", "e")
+    outside = Outside(make_encoder(Schema(tuple(Column(name, 0, 1) for name in names)), "linear"))
+    features = np.random.default_rng(0).random((40, 5))
+    features *= [0.01, 0.01, 0.0001, 0.01, 1]
+    outside.add(features)
+    (text,) = outside.texts()
+    assert text.startswith("4 of 5 columns are not as the encoder expects; the worst: ")
+    assert "'c' together span less than 2% of 0 to 1: are they in its unit?" in text

@@ -136,7 +136,8 @@ class Outside:
         low, high = self._encoder.ranges
         # A constant is no sign of another unit, and columns with values outside were named.
         varying = (self._highest > self._lowest) & (self.counts == 0)
-        near = self._highest - self._lowest < NARROW_SHARE * (high - low)
+        spans = self._highest - self._lowest
+        near = spans < NARROW_SHARE * (high - low)
         places = np.flatnonzero(varying & near & (self.present >= FEWEST_JUDGED)).tolist()
 
         def text(at: int) -> str:
@@ -146,7 +147,7 @@ class Outside:
             )
 
         numbers = [at for at in places if not self._levels(at)]
-        return self._describe(numbers, self.present, text)
+        return self._describe(numbers, -spans / np.where(high > low, high - low, 1.0), text)
 
     def _texts_gaps(self) -> list[str]:
         """Sentences about gaps in features that no client had a gap in."""
