@@ -126,7 +126,7 @@ def _add_up_privately(
     _ask(counting, report, "clients")
     total = task.gathering.finish()
     asking = RequestTask(total.request)
-    # The nodes that said they are keyholders', and those that have not answered yet, are asked.
+    # Nodes of a keyholder's name or role, and those that have not answered yet, are asked.
     rules = replace(run, expected="", clients=len(private_round.keyholders))
     _ask(Round(grid, asking, rules, only=counting.may_be_keyholder), report, "keyholders")
     statistics: Statistics = total.open(asking.answers.values())
