@@ -1,10 +1,13 @@
-"""``safle features`` as users run it, and then the core's commands."""
+"""``safle features`` as users run it: on files, and killed; then the core's commands."""
 
 from __future__ import annotations
 
 import csv
+import os
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +67,20 @@ def encoder(place: Path, features: Path) -> Path:
     return place / "encoder.safetensors"
 
 
+def test_labels_keep_their_names(features: Path) -> None:
+    table = open_table(features)
+    assert len(table) == IMAGES
+    assert table.labels is not None
+    assert sorted(set(table.labels.tolist())) == sorted(CLASSES)
+
+
+def test_the_way_there_does_not_matter(place: Path, features: Path, tmp_path: Path) -> None:
+    output = tmp_path / "features.safetensors"
+    safle("features", place / "photographs.zip", "--backbone", place / "tiny.onnx", "--batch", 5,
+          "--workers", 3, "-o", output)  # fmt: skip
+    assert output.read_bytes() == features.read_bytes()
+
+
 def test_another_backbone_is_refused(place: Path, encoder: Path, tmp_path: Path) -> None:
     arguments = ("features", place / "photographs", "--backbone", place / "other.onnx")
     safle(*arguments, "-o", tmp_path / "f.safetensors")
@@ -81,9 +98,96 @@ def test_the_core_says_what_to_do_with_images(place: Path, encoder: Path, tmp_pa
     assert "images become features with 'safle features' (package safle-images)" in done.stderr
 
 
+def test_unreadable_images_are_reported(place: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "some"
+    (folder / "a").mkdir(parents=True)
+    for at, path in enumerate(sorted((place / "photographs" / "cat").iterdir())[:10]):
+        data = path.read_bytes()
+        (folder / "a" / path.name).write_bytes(data[:200] if at == 4 else data)
+    output = tmp_path / "f.safetensors"
+    arguments = ("features", folder, "--backbone", place / "tiny.onnx", "-o", output)
+    refused = safle(*arguments, fails=True)
+    assert "--max-unreadable" in refused.stderr
+    assert not output.exists()
+    done = safle(*arguments, "--max-unreadable", 0.1)
+    assert "unreadable  1 (listed in" in done.stdout
+    assert len(open_table(output)) == 9
+    (line,) = (tmp_path / "f.safetensors.unreadable.txt").read_text().splitlines()
+    assert line.startswith("a/012.png\t")
+
+
+SLOW = """
+import time
+from safle_images.backbones import preprocessing
+fit = preprocessing.Preprocessing.fit
+def slowly(self, pixels):
+    time.sleep(0.01)
+    return fit(self, pixels)
+preprocessing.Preprocessing.fit = slowly
+from safle_images.backbones.writing import Journal
+def watched(function):
+    def journaled(*arguments):
+        function(*arguments)
+        open({watched!r}, "a").write(".")
+    return journaled
+Journal.append = watched(Journal.append)
+from safle.cli.main import run
+run()
+"""
+
+
+def killed(arguments: list[object], watched: Path, size: int) -> None:
+    """Run, slowed down, and kill -9 once the journal has been written to so many times."""
+    script = SLOW.format(watched=str(watched))
+    process = subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)])
+    deadline = time.monotonic() + 120
+    while not (watched.exists() and watched.stat().st_size >= size):
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_a_killed_run_goes_on_where_it_was(place: Path, features: Path, tmp_path: Path) -> None:
+    output = tmp_path / "f.safetensors"
+    arguments = ["features", place / "photographs.zip", "--backbone", place / "tiny.onnx"]
+    arguments += ["--batch", 8, "-o", output]
+    for entries in (3, 9):
+        killed(arguments, tmp_path / "watched", entries)
+        assert not output.exists()
+    (tmp_path / "watched").unlink()
+    done = safle(*arguments)
+    assert "resuming: " in done.stderr
+    assert output.read_bytes() == features.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == [output.name]
+
+
 def test_the_default_backbone_is_shown() -> None:
     done = safle("backbones")
     assert "efficientnet_lite0 weights=5793" in done.stdout
+
+
+def test_a_named_data_set(place: Path, features: Path, tmp_path: Path) -> None:
+    """``hf:NAME:SPLIT``: the same images in another coat give the same features."""
+    datasets = pytest.importorskip("datasets")
+    paths = sorted((place / "photographs").rglob("*.png"))
+    columns = {
+        "image": [{"bytes": path.read_bytes(), "path": None} for path in paths],
+        "label": [path.parent.name for path in paths],
+    }
+    kinds = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=sorted(CLASSES))}
+    )
+    made = datasets.Dataset.from_dict(columns, kinds)
+    datasets.DatasetDict({"train": made, "test": made}).save_to_disk(tmp_path / "set")
+    made.to_parquet(tmp_path / "set.parquet")
+    for at, images in enumerate((f"hf:{tmp_path / 'set'}:train", tmp_path / "set.parquet")):
+        output = tmp_path / f"{at}.safetensors"
+        safle("features", images, "--backbone", place / "tiny.onnx", "-o", output)
+        found, expected = open_table(output), open_table(features)
+        assert (found.features[:] == expected.features[:]).all()
+        assert found.labels.tolist() == expected.labels.tolist()
 
 
 def test_images_all_the_way(place: Path, tmp_path: Path) -> None:

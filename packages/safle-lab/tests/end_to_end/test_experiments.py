@@ -8,8 +8,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,28 @@ def test_noise_costs_accuracy(results):
 def test_the_ridge_from_the_counts_is_near_the_best(results):
     for row in rows_of(results, "ridge"):
         assert row["accuracy"] > row["best_of_curve"] - 0.02
+
+
+def test_a_killed_run_goes_on(tmp_path):
+    command = [BIN / "safle", "experiment", "clients", "--out", tmp_path]
+    process = subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 120
+    while len(list((tmp_path / "cells").glob("[0-9a-f]*.json"))) < 3:
+        assert time.monotonic() < deadline, "no cell was finished"
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").glob("[0-9a-f]*.json")}
+    assert not (tmp_path / "clients.json").exists()
+
+    done = safle("experiment", "clients", "--out", tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert (tmp_path / "clients.json").exists()
 
 
 def test_texts_beside_images_bring_tofa(tmp_path):
