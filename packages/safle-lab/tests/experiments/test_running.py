@@ -53,7 +53,7 @@ def test_on_a_features_file_iterative_methods_share_the_papers_protocol():
     methods = load_settings(None, small=False).methods
 
     iterative = [name for name, method in METHODS.items() if method.kind == "iterative"]
-    assert len(iterative) == 8
+    assert "fedavg" in iterative
     for name in iterative:
         used = METHODS[name].settings(methods[name])
         protocol = (used.participation, used.epochs, used.rounds, used.batch)

@@ -66,6 +66,12 @@ def test_every_page_with_code_is_in_some_test() -> None:
     assert pages == RUN
 
 
+def test_every_block_is_in_a_language_that_these_tests_read() -> None:
+    for page in PAGES:
+        languages = {*re.findall(r"^```(\w+)", page.read_text(), re.MULTILINE)}
+        assert languages <= {"sh", "console", "text", "python", "toml"}, page
+
+
 def test_what_is_not_run_is_still_there() -> None:
     lines = [line for page in PAGES for line in commands(page)]
     assert len(lines) > 90
