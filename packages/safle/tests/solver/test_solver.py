@@ -13,7 +13,7 @@ import pytest
 from safle.basics import memory
 from safle.errors import InvalidInput, NotEnoughMemory, SolveError
 from safle.model import Model
-from safle.solver import choice, facade, heads, least_squares, solve, spectrum
+from safle.solver import HEADS, choice, facade, heads, least_squares, solve, spectrum
 from safle.statistics import Statistics
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
@@ -30,7 +30,7 @@ RIDGES = [0, 0.5, 100.0, "auto"]
         ({"ridge": "best"}, "ridge 'best'"),
         ({"ridge": None}, "ridge None"),
         ({"ridge": [1.0]}, r"ridge \[1.0\]"),
-        ({"head": "mean"}, "auto, least-squares, discriminant, averaged, quadratic"),
+        ({"head": "mean"}, ", ".join(["auto", *HEADS])),
         ({"criterion": "aic"}, "gcv, evidence"),
         ({"criterion": "aic", "ridge": 0}, "gcv, evidence"),
         ({"head": "discriminant", "ridge": 0}, "positive ridge"),

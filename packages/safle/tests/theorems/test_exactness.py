@@ -185,6 +185,7 @@ import sys
 import numpy as np
 from safle import DeclaredRange, EmbeddingEncoder, LinearEncoder, Model
 from safle import count, make_encoder, solve
+from safle.solver import HEADS
 from sklearn.datasets import load_digits
 
 wide = sys.argv[1] == "wide"
@@ -207,8 +208,7 @@ if wide:
 for kind, encoder in encoders.items():
     for name, (samples, classes) in cases.items():
         statistics = count(encoder, samples, classes)
-        heads = ["least-squares", "discriminant", "averaged"]
-        for head in heads + ["quadratic"] * (kind == "by class"):
+        for head in HEADS if kind == "by class" else HEADS[:-1]:
             for criterion in ("gcv", "evidence") if wide else ("gcv",):
                 model = Model(encoder, solve(statistics, head=head, criterion=criterion))
                 told = model.digest
