@@ -108,7 +108,7 @@ def test_probes_of_few_samples_know_their_error_and_never_exceed_the_samples(mon
     reduction, _ = wide(90)
     monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 10)
     monkeypatch.setattr(spectrum, "ROOT_SHARE", 1.0)
-    monkeypatch.setattr(spectrum, "STEPS", 4)
+    monkeypatch.setattr(spectrum, "LANCZOS_STEPS", 4)
     found = spectrum.spectrum_of(reduction)
     assert len(found.sides) == 2
     options = {"sample_count": 90, "class_count": 3}
