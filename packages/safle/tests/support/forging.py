@@ -19,7 +19,7 @@ import zstandard
 
 from safle.errors import WireError
 from safle.wire import container, decode_statistics
-from safle.wire.files import from_planes, plane_count, to_planes, value_bytes
+from safle.wire.files import count_halves, from_planes, to_planes, value_bytes
 
 CHANGES = [1, -1, 2, -2, 3, 40, -255, 2**20, -(2**31), 2**32, 2**40, 2**52 + 1, 2**62, -(2**63)]
 NUMBERS = [None, True, -1, 0, 1, 2**31, 2**70, 1.5, 1e300, 1e308]
@@ -80,7 +80,7 @@ class Forgery:
     def put(self, name: str, values: Any, planes: int | None = None) -> Forgery:
         """Put other integers into a section, in as few planes as they take or in more."""
         values = np.asarray(values, np.int64)
-        planes = planes or plane_count(values)
+        planes = planes or count_halves(values)
         if isinstance(self.header["planes"], int):
             self.header["planes"] = planes
         else:

@@ -21,7 +21,7 @@ from safle.wire import (
     peek_file_type,
     read_statistics,
 )
-from safle.wire.files import from_planes, plane_count, to_planes
+from safle.wire.files import count_halves, from_planes, to_planes
 from support.data_sets import KINDS, data_sets, fixed_data, repeated
 
 
@@ -125,7 +125,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)
 
 @given(values=arrays(np.int64, st.integers(0, 20), elements=INT64))
 def test_planes_hold_every_integer_in_the_fewest_half_bytes(values):
-    planes = plane_count(values)
+    planes = count_halves(values)
     encoded = to_planes(values, planes)
     assert np.array_equal(from_planes(encoded, planes, values.shape), values)
     unsigned = [2 * v if v >= 0 else -2 * v - 1 for v in values.tolist()]

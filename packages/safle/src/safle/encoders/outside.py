@@ -1,8 +1,8 @@
 """Values that an encoder does not expect: another unit or spelling, or nothing but gaps.
 
-They are counted where samples are counted, so that every way to count says the same. A few values
-outside a range, or the levels, are named in a warning; more than a tenth of a column's values are
-refused, unless the caller allows it.
+They are counted where samples are counted, so that every way to count warns alike. If a few values
+lie outside a column's range or levels, a warning says how many; if more than a tenth of its values
+do, the table is refused, unless the caller allows it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_NAMED = 3
 FEWEST_JUDGED = 20
 """Fewest values for a judgement: fewer may lie close together, or be missing, by chance."""
 NARROW_SHARE = 0.02
-"""Share of a range that the values of a wrong unit span: grams for kilograms make a thousandth."""
+"""Values in a wrong unit span less of a range: a thousandth if kilograms stand for grams."""
 ADVICE = (
     "are they in the units, and written as the levels, that the encoder was made for? Correct the "
     "table or the schema, or allow it with --allow-outside (allow_outside=True in Python)"

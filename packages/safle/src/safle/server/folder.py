@@ -1,11 +1,12 @@
-"""The database of a store: who sent what and when; one process at a time changes it.
+"""The files in a store's folder: lock, database, encoder and contributions.
 
-A sealed file, ``store.sqlite``, with these tables:
+One process at a time, which holds the lock, changes them. The database says who sent what and when:
+a sealed file, ``store.sqlite``, with these tables:
 
-- declarations: format, fingerprint (of the encoder), limits (a JSON object); the last row counts;
+- declarations: format, fingerprint (of the encoder), limits (a JSON object); the last row is valid;
 - contributions: entry, a JSON object of client, digest, samples, bytes and classes; received, in
   UTC;
-- removals: contribution (the number of a row that no longer counts), time;
+- removals: contribution (the number of a row that is no longer valid), time;
 - log: time, event, who, digest (the file's SHA-256), note.
 """
 

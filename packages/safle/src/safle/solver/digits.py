@@ -130,32 +130,33 @@ def solve_exactly(system: System, approximate: Approximate) -> tuple[Matrix, flo
     ``approximate`` multiplies by the inverse of A, roughly.
     """
     first = _Digits(np.zeros_like(system.target), 0, system.target)
-    whole = _refine(system, approximate, first, bits=WHOLE_BITS, places=1 << 10)
+    whole = _refine(system, approximate, first, bits=WHOLE_BITS, most_places=1 << 10)
     second = _Digits(np.zeros_like(whole.solution), 0, whole.residual)
-    more = _refine(system, approximate, second, bits=WHOLE_BITS, places=MORE_BITS)
-    beyond = np.ldexp(more.solution.astype(np.float64), -more.scale)
-    weights = _round(whole.solution, whole.scale, beyond, system.scales)
-    residual = np.ldexp(whole.residual.astype(np.float64), -whole.scale - system.shift)
+    more = _refine(system, approximate, second, bits=WHOLE_BITS, most_places=MORE_BITS)
+    beyond = np.ldexp(more.solution.astype(np.float64), -more.places)
+    weights = _round(whole.solution, whole.places, beyond, system.scales)
+    residual = np.ldexp(whole.residual.astype(np.float64), -whole.places - system.shift)
     norm = float(np.linalg.norm(system.statistics.cross.astype(np.float64)))
     return weights, float(np.linalg.norm(residual)) / norm if norm else 0.0
 
 
 @dataclass(frozen=True)
 class _Digits:
-    """``solution / 2**scale``, and the residual (times ``2**scale``) that it leaves."""
+    """``solution / 2**places``, and the residual (times ``2**places``) that it leaves."""
 
     solution: Integers
-    scale: int
+    places: int
+    """How many binary places the solution has."""
     residual: Integers
 
 
 def _refine(
-    system: System, approximate: Approximate, current: _Digits, *, bits: int, places: int
+    system: System, approximate: Approximate, current: _Digits, *, bits: int, most_places: int
 ) -> _Digits:
-    """Add digits until the largest entry has ``bits`` bits, or all have ``places`` places."""
+    """Add digits until the largest entry has ``bits`` bits, or there are ``most_places`` places."""
     previous = np.inf
     for _ in range(MOST_STEPS):
-        if current.scale >= places or not current.residual.any():
+        if current.places >= most_places or not current.residual.any():
             return current
         correction = approximate(np.ldexp(current.residual.astype(np.float64), -system.shift))
         largest = float(np.abs(correction).max(initial=0.0))
@@ -165,13 +166,13 @@ def _refine(
         if largest < 1 and known >= bits:
             return current
         # Take a full digit, unless int64 has room for less.
-        room = min(bits - known if known else 1 << 10, places - current.scale)
+        room = min(bits - known if known else 1 << 10, most_places - current.places)
         move = max(0, min(system.digit_bits - int(np.frexp(largest)[1]), room))
         if not np.ldexp(largest, move) < 1 << 31:
             raise SolveError("the weights are too large for exact residuals; use a larger ridge")
         digits = np.rint(np.ldexp(correction, move)).astype(np.int64)
         residual = system.subtract(current.residual, move, digits)
-        current = _Digits((current.solution << move) + digits, current.scale + move, residual)
+        current = _Digits((current.solution << move) + digits, current.places + move, residual)
         previous = float(np.abs(digits).max())
     raise SolveError(f"no convergence within {MOST_STEPS} refinement steps")
 
@@ -180,8 +181,8 @@ def _largest(values: Integers) -> int:
     return max(int(values.max(initial=0)), -int(values.min(initial=0)))
 
 
-def _round(whole: Integers, scale: int, more: Matrix, scales: Integers) -> Matrix:
-    """``(whole + more) scales 2^-scale``, to `GRID_BITS` below the largest."""
+def _round(whole: Integers, places: int, more: Matrix, scales: Integers) -> Matrix:
+    """``(whole + more) scales 2^-places``, to `GRID_BITS` below the largest."""
     bits = np.frexp(scales.astype(np.float64))[1].astype(np.int64) - 1
     largest = np.abs(np.ldexp(whole.astype(np.float64), bits[:, None])).max(initial=0.0)
     # In float32, the last bits of a value near a power of two do not move the grid.
@@ -190,4 +191,4 @@ def _round(whole: Integers, scale: int, more: Matrix, scales: Integers) -> Matri
     kept = whole >> drop
     rest = (whole - (kept << drop)).astype(np.float64) + more
     steps = kept.astype(np.float64) + np.rint(np.ldexp(rest, -drop))
-    return np.ldexp(steps, drop + bits[:, None] - scale)
+    return np.ldexp(steps, drop + bits[:, None] - places)

@@ -17,7 +17,7 @@ from safle.encoders.schema import LABEL_COLUMN, Schema
 from safle.errors import InvalidInput, SafleError, SafleWarning, TableError
 
 COLUMN_OPTIONS = ("label_column", "ignore", "id_column", "weight_column")
-"""Options for files whose columns have names only."""
+"""Options that apply only to files whose columns have names."""
 BATCH = 4096
 """Samples that are read at a time; no result depends on it."""
 

@@ -4,9 +4,9 @@ An array is sent as byte planes, as few as its values need: all lowest bytes fir
 ones. Signed values become unsigned before (0, -1, 1, -2 -> 0, 1, 2, 3). High planes are mostly zero
 and compress to nothing, so no value needs an integer type of its own.
 
-The header counts planes in half bytes. If their number is odd, the lowest plane holds half bytes:
-low bits are noise, which no compression shortens. The high bits, which compress well, are then in
-one plane instead of two.
+The header field ``planes`` counts half bytes per value, so two for each plane. If the number is
+odd, the lowest plane holds half bytes: low bits are noise, which no compression shortens. The high
+bits, which compress well, are then in one plane instead of two.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SectionWriter:
 
     def write(self, name: str, values: NDArray[np.integer[Any]]) -> None:
         """Add an array."""
-        self.planes[name] = plane_count(values)
+        self.planes[name] = count_halves(values)
         self.raw[name] = to_planes(values, self.planes[name])
 
 
@@ -55,13 +55,13 @@ class SectionReader:
 
     def read(self, name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """An array of this shape, int64."""
-        planes = self.planes.get(name)
+        halves = self.planes.get(name)
         self._arrays.add(name)
-        if type(planes) is not int or not 1 <= planes <= MOST_HALVES:
-            raise WireError(f"section {name!r} has {planes!r} half planes; expected 1..16")
-        data = self.opened.section(name, value_bytes(planes) * prod(shape))
-        values = from_planes(data, planes, shape)
-        if plane_count(values) != planes:
+        if type(halves) is not int or not 1 <= halves <= MOST_HALVES:
+            raise WireError(f"section {name!r} has {halves!r} half planes; expected 1..16")
+        data = self.opened.section(name, value_bytes(halves) * prod(shape))
+        values = from_planes(data, halves, shape)
+        if count_halves(values) != halves:
             raise WireError(f"section {name!r} has more planes than its values need")
         return values
 
@@ -150,8 +150,8 @@ def typed_errors() -> Iterator[None]:
         raise WireError(f"the header is not valid: {error!r}") from error
 
 
-def plane_count(values: NDArray[np.integer[Any]]) -> int:
-    """Half bytes that each value takes, made unsigned, 1 to 16."""
+def count_halves(values: NDArray[np.integer[Any]]) -> int:
+    """Half bytes that each value takes once it is unsigned, 1 to 16."""
     if not values.size:
         return 1
     low, high = int(values.min()), int(values.max())
