@@ -239,8 +239,34 @@ def test_a_merge_names_the_draft_in_another_unit(safle, tmp_path):
     out = safle("schema", "merge", *paths[:3], "-o", tmp_path / "all.toml")
     assert "unit" not in out
     out = safle("schema", "merge", *paths, "-o", tmp_path / "all.toml")
-    assert f"column 'kappa': {paths[3]} says 0 to 0.011, 0.0012 times as wide" in out
-    assert out.count("is it in the same unit?") == 1
+    expected = (
+        f"column 'kappa': {paths[3]} says 0 to 0.011, unlike {paths[0]} (0 to 10) and most other "
+        "drafts: are they in the same unit?"
+    )
+    assert expected in out
+    assert out.count("unit") == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "suspect"),
+    [
+        (340, 1010, True),
+        (100, 180, True),
+        (0, 450, True),
+        (0, 400, False),
+        (81, 120, False),
+        (45, 60, False),
+    ],
+    ids=["months", "elsewhere", "wide", "less-wide", "adjacent", "within"],
+)
+def test_two_drafts_are_compared_with_each_other(safle, tmp_path, low, high, suspect):
+    paths = [tmp_path / "a.toml", tmp_path / "c.toml"]
+    for path, ends in zip(paths, [(29, 81), (low, high)], strict=True):
+        Schema((Column("age", *ends), Column("sex", levels=("f", "m")))).save(path)
+    out = safle("schema", "merge", *paths, "-o", tmp_path / "all.toml")
+    said = f"column 'age': {paths[0]} says 29 to 81, unlike {paths[1]} ({low} to {high}): are they"
+    assert (said in out) == suspect
+    assert out.count("unit") == suspect
 
 
 def test_a_schema_with_levels_says_how_its_sums_are_published(safle, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import rich_click as click
@@ -13,7 +12,7 @@ from safle.cli import options as opt
 from safle.cli.facts import show_schema, warn_of_no_classes
 from safle.cli.session import Session, command, examples
 from safle.encoders.features import near_duplicates
-from safle.encoders.schema import LABEL_COLUMN, Schema, merge_schemas
+from safle.encoders.schema import LABEL_COLUMN, Column, Schema, merge_schemas
 from safle.tables.drafting import draft_schema
 
 EXAMPLES = (
@@ -22,7 +21,7 @@ EXAMPLES = (
     "safle encoder make --schema schema.toml -o encoder.safetensors",
 )
 MOST_WIDER = 8
-"""A range this many times wider or narrower than usual is suspect: hospitals differ by less."""
+"""A range more than this many times wider than another is suspect: hospitals differ by less."""
 LEAST = "Name no level or class that fewer samples have, and no range of fewer."
 
 
@@ -91,19 +90,31 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
 
 
 def _find_other_units(drafts: Mapping[Path, Schema], merged: Schema) -> Iterator[str]:
-    """Warnings of numbers with a range so wide or narrow in one draft that its unit may differ."""
+    """Warnings of numbers whose range in one draft is unlike the ranges in most other drafts."""
     for name in merged.names:
         columns = {
             path: column
             for path, schema in drafts.items()
             for column in schema.columns
-            if column.name == name
+            if column.name == name and not column.is_category
         }
-        widths = {path: c.high - c.low for path, c in columns.items() if not c.is_category}
-        for path, width in widths.items():
-            usual = median(widths.values())
-            if not usual / MOST_WIDER <= width <= usual * MOST_WIDER:
-                yield (
-                    f"column {name!r}: {path} says {columns[path].text}, {width / usual:.2g} times "
-                    "as wide as the drafts' median: is it in the same unit?"
-                )
+        named: set[Path] = set()
+        for path, column in columns.items():
+            unlike = [other for other in columns if _differ_in_unit(column, columns[other])]
+            is_suspect = len(unlike) > (len(columns) - 1) / 2
+            # Of two drafts, each is unlike the other: one sentence is enough.
+            if not is_suspect or path in named:
+                continue
+            named.add(unlike[0])
+            others = " and most other drafts" if len(columns) > 2 else ""
+            yield (
+                f"column {name!r}: {path} says {column.text}, unlike {unlike[0]} "
+                f"({columns[unlike[0]].text}){others}: are they in the same unit?"
+            )
+
+
+def _differ_in_unit(one: Column, other: Column) -> bool:
+    """Whether two ranges do not overlap, or one is so much wider that their units may differ."""
+    widths = sorted([one.high - one.low, other.high - other.low])
+    apart = one.high < other.low or other.high < one.low
+    return apart or widths[1] > MOST_WIDER * widths[0]
