@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +56,16 @@ def test_a_table_in_which_rows_repeat_is_judged_by_each_row_once(site, safle):
     assert "132 of 144 samples repeat the row of another; the policy and the release " in said
     assert "this plain contribution gives samples away" in said
     safle(*COUNT, "--policy", "policy.toml")
-    assert "kept: 6 of class 'ill' (at least 6)" in Path("a.stats.release.txt").read_text()
+    for end in ("txt", "html"):
+        sheet = html.unescape(Path(f"a.stats.release.{end}").read_text())
+        assert "over 144 samples, 12 different rows" in sheet
+        assert "72, 6 different rows" in sheet
+        assert "kept: 6 different rows of class 'ill' (at least 6)" in sheet
+        # Other commands show this digest.
+        digest = re.search(r"^  digest +(\w+)$", safle("inspect", "a.stats"), re.MULTILINE)[1]
+        assert digest in sheet
+        assert "12 samples can be worked out exactly" in sheet
+        assert "(each different row is one sample here)" in sheet
     rehearsed = safle("rehearse", "a.npz", "--encoder", "encoder.safetensors")
     assert "12 samples can be worked out exactly" in rehearsed
 
@@ -94,5 +105,11 @@ def test_under_masks_the_attack_finds_nothing(site, safle):
     masking = ("--round", "round.private", "--operator", "operator.pub", "--key", "a.key")
     safle(*COUNT, *masking, "--policy", "policy.toml")
     assert "nobody: it is masked" in Path("a.stats.release.txt").read_text()
+    labels = np.array(["ill", "well"])[np.arange(12) % 2]
+    write_table("a.npz", site.features.repeat(2, axis=0), labels.repeat(2))
+    said = safle(*COUNT, *masking)
+    sheet = Path("a.stats.release.txt").read_text()
+    assert "over 24 samples, 12 different rows" in sheet
+    assert re.search(r"^  digest +(\w+)$", said, re.MULTILINE)[1] in sheet
     out = safle("attack", "a.stats", "--encoder", "encoder.safetensors")
     assert "nothing: every number in it is under a mask" in out

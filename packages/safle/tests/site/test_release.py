@@ -22,6 +22,7 @@ from safle.wire import encode_statistics
 from support.data_sets import fixed_data
 
 DATA = fixed_data("table", 60)
+BYTES = encode_statistics(DATA.count())
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_sheets_say_what_leaves_and_tell_it_from_others(contribution):
 
 
 def test_a_sheet_and_a_card_agree_on_what_is_not_known():
-    text = Sheet(Release("statistics", 900, 5), None, "a.stats", b"", "now").to_text()
+    text = Sheet(Release("statistics", 900, 5), None, "a.stats", BYTES, "now").to_text()
     encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
     solution = solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], [0, 0, 1, 1]))
     card = write_card(Model(encoder, solution), mode="plain")
@@ -72,7 +73,7 @@ def test_a_sheet_and_a_card_agree_on_what_is_not_known():
 def test_names_of_classes_cannot_break_a_sheet():
     names = {"<script>alert(1)</script>": 5, "a\nb": 5, "c" * 500: 5}
     names |= {f"class {number}": 5 for number in range(1_000)}
-    sheet = Sheet(Release("statistics", 5_015, 9, names), None, "<b>.stats", b"")
+    sheet = Sheet(Release("statistics", 5_015, 9, names), None, "<b>.stats", BYTES)
     assert "<script>" not in sheet.to_html()
     assert "<b>" not in sheet.to_html()
     text = sheet.to_text()
@@ -86,7 +87,7 @@ def test_names_of_classes_cannot_break_a_sheet():
 def test_masked_sheets_name_who_opens_and_broken_rules_show():
     release = Release("statistics", 50, 9, {"ill": 50}, masked=True,
                       keyholders={"board": "k1" * 32}, least_clients=3, epsilon=2.0)  # fmt: skip
-    text = Sheet(release, Policy(least_clients=5), "a", b"").to_text()
+    text = Sheet(release, Policy(least_clients=5), "a", BYTES).to_text()
     assert "nobody: it is masked" in text
     assert "at least 3 clients, with noise of epsilon 2, opened by the keyholder" in text
     assert "board (k1k1k1k1k1k1…)" in text
@@ -98,10 +99,10 @@ def test_only_digests_are_set_in_the_type_of_digests():
     holders = dict.fromkeys(("board", "lawyer"), "k" * 64)
     release = Release("statistics", 50, 9, encoder="e" * 64, masked=True,
                       keyholders=holders, least_clients=10_000)  # fmt: skip
-    sheet = Sheet(release, None, "a", b"")
+    sheet = Sheet(release, None, "a", BYTES)
     # As long as a digest is the sentence about who reads a sum.
     assert 64 in map(len, sheet.sections()["Who can read it"].values())
-    assert sheet.to_html().count('class="digest"') == 2
+    assert sheet.to_html().count('class="digest"') == 3
 
 
 def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, log):
@@ -111,7 +112,7 @@ def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, 
         write_release(output, data, Release.of(statistics), Policy("masked"))
     assert not [*output.parent.glob("b.stats*")]
     histogram = Histogram.of([np.zeros((3, 2))], Grid(0, 1, 2, bins=4))
-    write_release(contribution.with_name("h"), b"...", Release.of(histogram))
+    write_release(contribution.with_name("h"), BYTES, Release.of(histogram))
     sent, refused, last = read_log(log)
     assert (sent.event, sent.note) == ("sent", "a.stats")
     assert sent.digest == hashlib.sha256(contribution.read_bytes()).hexdigest()

@@ -38,7 +38,8 @@ def release(
     `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of
     an evaluated model's encoder. Returns the type of the file, and its bytes.
     """
-    plain, policy = Release.of(counts.distinct_rows, encoder), Policy.find(options["policy_path"])
+    plain = Release.of(counts.total, encoder, counts.distinct_rows)
+    policy = Policy.find(options["policy_path"])
     round_files = [options[name] for name in ("round_path", "operator_path", "key_path")]
     if not any(round_files):
         file_type = FILE_TYPE_OF[type(counts.total)]

@@ -2,7 +2,7 @@
 
 They differ where samples have weights or rows repeat: ten copies of one patient are one patient.
 Every command counts here. `safle.site.sheet.write_release` asks the policy about the second
-counts, writes the log and lets the first ones go.
+counts, writes the log and lets the first ones go; the release sheet shows both.
 """
 
 from __future__ import annotations

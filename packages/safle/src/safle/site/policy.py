@@ -50,7 +50,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     mode : "masked" lets only masked sums out; "plain" lets plain ones out as well
-    least_samples, least_per_class : fewest counted samples, in all and of every class
+    least_samples, least_per_class : fewest counted samples, in all and of every class; samples
+        with equal rows count as one
     most_columns_per_sample : of a plain contribution; with 1 and more, samples may be worked out
     least_clients : fewest clients that a masked round adds up before anybody opens the sum
     most_epsilon : of what is published; exact sums, masked or not, have no epsilon
@@ -107,19 +108,23 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def judge(self, release: Release) -> Iterator[Verdict]:
         """The verdict of every rule that applies to a release."""
+        judged = release.distinct_rows or release
+        rows = " different rows" * (judged is not release)
         if self.mode == "masked":
             yield Verdict("mode", "masked sums only", release.mode, release.masked)
         if self.encoders and release.encoder:
             allowed = release.encoder in self.encoders
             yield Verdict("encoders", "one that it lists", f"{release.encoder[:12]}…", allowed)
         if self.least_samples:
-            yield self._judge_minimum("least_samples", release.samples)
-        if self.least_per_class and release.class_counts:
-            name, fewest = min(release.class_counts.items(), key=lambda item: item[1])
-            yield self._judge_minimum("least_per_class", fewest, f" of class {str(name)[:40]!r}")
+            yield self._judge_minimum("least_samples", judged.samples, rows)
+        if self.least_per_class and judged.class_counts:
+            name, fewest = min(judged.class_counts.items(), key=lambda item: item[1])
+            of_class = f"{rows} of class {str(name)[:40]!r}"
+            yield self._judge_minimum("least_per_class", fewest, of_class)
         if not release.masked and math.isfinite(self.most_columns_per_sample):
-            share = release.columns / max(release.samples, 1)
-            yield self._judge_maximum("most_columns_per_sample", share)
+            share = release.columns / max(judged.samples, 1)
+            per_row = " per different row" * (judged is not release)
+            yield self._judge_maximum("most_columns_per_sample", share, per_row)
         if math.isfinite(self.most_epsilon):
             yield self._judge_maximum("most_epsilon", release.epsilon)
         if release.masked and self.least_clients > 1:
@@ -133,7 +138,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         limit: int = getattr(self, rule)
         return Verdict(rule, f"at least {limit:,}", f"{found:,}{detail}", found >= limit)
 
-    def _judge_maximum(self, rule: str, found: float) -> Verdict:
+    def _judge_maximum(self, rule: str, found: float, detail: str = "") -> Verdict:
         limit: float = getattr(self, rule)
         shown = f"{found:,.3g}" if math.isfinite(found) else "no epsilon: the sums are exact"
-        return Verdict(rule, f"at most {limit:g}", shown, found <= limit)
+        return Verdict(rule, f"at most {limit:g}", shown + detail, found <= limit)

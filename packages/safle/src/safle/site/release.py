@@ -30,6 +30,7 @@ from safle.wire.statistics import STATISTICS
 if TYPE_CHECKING:
     from safle.private.round import PrivateRound
 
+Countable = Statistics | Histogram | Evaluation
 FILE_TYPE_OF: dict[type, FileType[Any]] = {
     Statistics: STATISTICS,
     NoisyStatistics: NOISY,
@@ -81,6 +82,7 @@ class Release:
     Attributes
     ----------
     what : "statistics", "histogram" or "evaluation counts"
+    samples, class_counts : in the file; a sample of weight w is w samples
     columns : of statistics; a histogram's features; the classes of evaluation counts
     encoder : fingerprint of the encoder, or of the evaluated model's; empty for a histogram
     gives_away : the samples that can be worked out, in a sentence; empty if we know of none
@@ -88,6 +90,8 @@ class Release:
     keyholders : those who must all help to open a masked sum: fingerprints of keys, by name
     least_clients : fewest clients whose masked sum is opened
     epsilon : of what is published; infinite where sums are exact
+    distinct_rows : the same with each different row counted once, whose numbers a policy judges;
+        None if no sample has a weight and no row repeats another
     """
 
     what: str
@@ -100,6 +104,7 @@ class Release:
     keyholders: Mapping[str, str] = field(default_factory=dict)
     least_clients: int = 1
     epsilon: float = math.inf
+    distinct_rows: Release | None = None
 
     @property
     def mode(self) -> str:
@@ -118,18 +123,37 @@ class Release:
         )
 
     @staticmethod
-    def of(counted: Statistics | Histogram | Evaluation, encoder: str = "") -> Release:
-        """A plain release of ``counted``; evaluation counts do not hold their ``encoder``."""
+    def of(
+        counted: Countable, encoder: str = "", distinct_rows: Countable | None = None
+    ) -> Release:
+        """A plain release of ``counted``; evaluation counts do not hold their ``encoder``.
+
+        ``distinct_rows`` are the same counts with each different row counted once, if they differ.
+        """
+        if distinct_rows is not None and distinct_rows is not counted:
+            rows = Release.of(distinct_rows, encoder)
+            return replace(
+                rows,
+                samples=counted.sample_count,
+                class_counts=_count_classes(counted),
+                distinct_rows=rows,
+            )
         file_type, samples = FILE_TYPE_OF[type(counted)].name, counted.sample_count
         if isinstance(counted, Histogram):
             return Release(file_type, samples, counted.feature_dim)
-        names = [*counted.class_names, "(unknown)"]
-        counts = zip(names, counted.class_counts.tolist(), strict=False)
-        classes = {name: count for name, count in counts if count}
+        classes = _count_classes(counted)
         if isinstance(counted, Evaluation):
             return Release(file_type, samples, len(counted.class_names), classes, encoder)
         gives_away = find_exposure(counted).summary
         return Release(file_type, samples, counted.dim, classes, counted.fingerprint, gives_away)
+
+
+def _count_classes(counted: Countable) -> dict[ClassName, int]:
+    if isinstance(counted, Histogram):
+        return {}
+    names = [*counted.class_names, "(unknown)"]
+    counts = zip(names, counted.class_counts.tolist(), strict=False)
+    return {name: count for name, count in counts if count}
 
 
 class Exposure(NamedTuple):

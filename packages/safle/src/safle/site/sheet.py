@@ -24,6 +24,7 @@ from safle.errors import SafleWarning
 from safle.site.log import log_refusal, write_log
 from safle.site.policy import Policy
 from safle.site.release import Release
+from safle.wire.container import declared_digest
 
 CLASSES_SHOWN = 20
 LONGEST_TEXT = 60
@@ -53,6 +54,7 @@ class Sheet:
             "Who can read it": self._readers(),
             "What the site's policy says": self._verdicts(),
             "To tell it from others": {
+                "digest of the content": declared_digest(self.data),
                 "SHA-256 of the file": hashlib.sha256(self.data).hexdigest(),
                 "encoder": self.release.encoder or "none",
                 "number of this sheet": f"{self.number}, drawn at random",
@@ -77,8 +79,10 @@ class Sheet:
         return render_page("safle.site", "release.html.j2", **facts)
 
     def _content(self) -> Rows:
-        release = self.release
+        release, rows = self.release, self.release.distinct_rows
         samples = f"{release.samples:,} samples"
+        if rows is not None:
+            samples += f", {rows.samples:,} different rows"
         if release.what == "histogram":
             what = f"how often values of each of {release.columns:,} features occur, over {samples}"
         elif release.what == "evaluation counts":
@@ -99,10 +103,17 @@ class Sheet:
         }
 
     def _classes(self) -> Rows:
-        counts = [*self.release.class_counts.items()]
-        shown = {_shorten(name): f"{count:,}" for name, count in counts[:CLASSES_SHOWN]}
-        if omitted := [count for _, count in counts[CLASSES_SHOWN:]]:
-            shown[f"{len(omitted):,} more classes"] = f"{sum(omitted):,}"
+        counts = self.release.class_counts
+        rows = (self.release.distinct_rows or self.release).class_counts
+        names = [*counts]
+        shown = {
+            _shorten(name): _describe_class(counts[name], rows[name])
+            for name in names[:CLASSES_SHOWN]
+        }
+        if omitted := names[CLASSES_SHOWN:]:
+            omitted_samples = sum(counts[name] for name in omitted)
+            omitted_rows = sum(rows[name] for name in omitted)
+            shown[f"{len(omitted):,} more classes"] = _describe_class(omitted_samples, omitted_rows)
         return shown
 
     def _readers(self) -> Rows:
@@ -121,10 +132,10 @@ class Sheet:
         none_known = (
             "no sample that we know how to work out, which does not prove that there is no way"
         )
-        return {
-            "this file": "whoever receives it",
-            "what it gives away": release.gives_away or none_known,
-        }
+        given_away = release.gives_away or none_known
+        if release.gives_away and release.distinct_rows is not None:
+            given_away += " (each different row is one sample here)"
+        return {"this file": "whoever receives it", "what it gives away": given_away}
 
     def _verdicts(self) -> Rows:
         verdicts = [] if self.policy is None else self.policy.judge(self.release)
@@ -162,6 +173,10 @@ def write_release(
     # The contribution is renamed last: there is none without its sheets. The sheets say more than
     # a masked contribution, so those who may read the outbox may not read the sheets.
     write_together({output: data, **sheets}, private=sheets)
+
+
+def _describe_class(samples: int, rows: int) -> str:
+    return f"{samples:,}" + f", {rows:,} different rows" * (rows != samples)
 
 
 def _shorten(text: object) -> str:
