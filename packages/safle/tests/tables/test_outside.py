@@ -75,12 +75,16 @@ def test_another_unit_or_spelling_is_refused_by_name(
 
 @pytest.mark.parametrize("command", ["count", "rehearse"])
 def test_a_few_are_a_warning_said_once(safle, tmp_path, encoder_path, command):
-    table = write(tmp_path / "a.csv", lambda at: 6000 if at == 7 else 20 + at)
+    table = tmp_path / "a.csv"
     words = [command, table, "--encoder", encoder_path]
     words += ["-o", tmp_path / "a.stats"] if command == "count" else []
+    write(table, lambda at: 6000 if at < 9 else 20 + at, samples=100)
     said = safle(*words)
-    assert said.count("1 of 60 values of 'age' are outside 0 to 120 years") == 1
+    assert said.count("9 of 100 values of 'age' are outside 0 to 120 years") == 1
     assert "values of 'sex'" not in said
+    # A draft leaves out the four smallest and largest values.
+    write(table, lambda at: 6000 if at < 8 else 20 + at, samples=100)
+    assert "values of" not in safle(*words)
 
 
 def test_predictions_and_evaluations_say_it_too(safle, tmp_path, encoder_path):
@@ -117,8 +121,8 @@ def test_python_counts_refuse_and_warn_alike():
 
 def test_batches_are_judged_together():
     total = Accumulator(ENCODER)
-    for age in (500.0, *[40.0] * 20):
-        total.add_samples([[age, 0.0]], ["ill"])
+    for sex in (2.0, *[1.0] * 20):
+        total.add_samples([[40.0, sex]], ["ill"])
     with pytest.warns(SafleWarning, match="1 of 21 values"):
         total.snapshot()
 
@@ -210,6 +214,8 @@ def test_a_unit_that_makes_all_values_small_is_named(safle, tmp_path, encoder_pa
     said = safle("count", centuries, *words)
     expected = "all 60 values of 'age' together span less than 2% of 0 to 120 years: are they"
     assert expected in said
+    below = write(tmp_path / "b.csv", lambda at: (at - 7.5) / 100)
+    assert expected in safle("count", below, *words)
     # What never varies, or hardly was measured, is no sign of another unit.
     assert "span" not in safle("count", write(tmp_path / "a.csv", 50), *words)
     few = write(tmp_path / "a.csv", lambda at: (20 + at) / 100 if at < 19 else "NA")
@@ -223,6 +229,26 @@ def test_nothing_but_gaps_is_refused_and_a_column_of_gaps_named(safle, tmp_path,
     safle("count", empty, *words, "--allow-outside")
     half = write(tmp_path / "a.csv", "NA")
     assert "warning: all values of 'age' are missing" in safle("count", half, *words)
+
+
+def test_unknown_levels_are_named_before_numbers_outside():
+    numbers = [Column(f"a{at}", 0, 1) for at in range(4)]
+    categories = [Column(f"b{at}", levels=("f", "m")) for at in range(5)]
+    outside = Outside(make_encoder(Schema((*numbers, *categories)), "table"))
+    features = np.random.default_rng(0).random((200, 9))
+    features[:, 4:] = features[:, 4:].round()
+    features[:9, :4] = 3
+    for at in range(5):
+        features[: at + 1, 4 + at] = 2
+    outside.add(features)
+    worst = "9 of 200 values of 'a0' are outside 0 to 1"
+    assert outside.texts() == [
+        "5 of 200 values of 'b4' are none of its 2 levels",
+        "4 of 200 values of 'b3' are none of its 2 levels",
+        "3 of 200 values of 'b2' are none of its 2 levels",
+        "2 more categories have values that are none of their levels",
+        f"4 of 9 columns are not as the encoder expects; the worst: {worst}",
+    ]
 
 
 def test_what_lies_outside_in_many_columns_is_one_line():

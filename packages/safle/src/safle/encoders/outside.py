@@ -1,8 +1,8 @@
 """Values that an encoder does not expect: another unit or spelling, or nothing but gaps.
 
-They are counted where samples are counted, so that every way to count warns alike. If a few values
-lie outside a column's range or levels, a warning says how many; if more than a tenth of its values
-do, the table is refused, unless the caller allows it.
+They are counted where samples are counted, so that every way to count warns alike. If values are
+none of a column's levels, or more lie outside its range than a draft leaves out, a warning says how
+many; if more than a tenth do, the table is refused, unless the caller allows it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_SHARE_OUTSIDE = 0.1
 ALWAYS_ALLOWED = 8
 """Up to this many values outside are allowed, however short the table is."""
 MOST_NAMED = 3
-"""Most columns that are named one by one; of more, one line names the worst."""
+"""Most columns that are named one by one; more are counted."""
 FEWEST_JUDGED = 20
 """Fewest values for a judgement: fewer may lie close together, or be missing, by chance."""
 NARROW_SHARE = 0.02
@@ -48,13 +48,15 @@ def as_ranges(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
     return ends
 
 
-def allowed_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.float64]:
-    """How many of the values ``present`` may lie outside.
+def count_left_out(least: int) -> int:
+    """How many values a draft leaves out: a column's ``least - 1`` smallest and largest."""
+    return 2 * (least - 1)
 
-    The draft of a schema leaves out the ``least - 1`` smallest and largest values of a column.
-    """
+
+def allowed_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.float64]:
+    """How many of the values ``present`` may lie outside."""
     return np.maximum(
-        MOST_SHARE_OUTSIDE * np.asarray(present), max(ALWAYS_ALLOWED, 2 * (least - 1))
+        MOST_SHARE_OUTSIDE * np.asarray(present), max(ALWAYS_ALLOWED, count_left_out(least))
     )
 
 
@@ -100,11 +102,22 @@ class Outside:
         many = self.counts > allowed_outside(self.present, 1 if schema is None else schema.least)
         return np.flatnonzero(many | (self.counts == self.present) & (self.counts > 0))
 
+    @property
+    def _unexpected(self) -> NDArray[np.int64]:
+        """Features with unknown levels, or with more numbers outside than a draft leaves out."""
+        schema = self._encoder.schema
+        if schema is None:
+            return np.flatnonzero(self.counts)
+        is_category = np.array([column.is_category for column in schema.columns])
+        return np.flatnonzero(self.counts > np.where(is_category, 0, count_left_out(schema.least)))
+
     def texts(self) -> list[str]:
         """Sentences about values that are not expected; many features share one."""
-        few = np.setdiff1d(np.flatnonzero(self.counts), self.too_many)
+        few = np.setdiff1d(self._unexpected, self.too_many)
+        is_number = np.array([not self._levels(at) for at in few], bool)
         return [
-            *self._texts_outside(few),
+            *self._texts_unknown_levels(few[~is_number]),
+            *self._texts_outside(few[is_number]),
             *self._texts_outside(self.too_many),
             *self._texts_narrow(),
             *self._texts_gaps(),
@@ -120,14 +133,26 @@ class Outside:
         count = f"{len(places):,} of {self._encoder.feature_dim:,} columns"
         return [f"{count} are not as the encoder expects; the worst: {text(worst)}"]
 
-    def _texts_outside(self, places: NDArray[np.int64]) -> list[str]:
-        def text(at: int) -> str:
-            many = f"{self.counts[at]:,} of {self.present[at]:,} values of {self._name(at)} are"
-            if levels := self._levels(at):
-                return f"{many} none of its {len(levels)} levels"
-            return f"{many} outside {self._expected(at)}"
+    @property
+    def _shares_outside(self) -> NDArray[np.float64]:
+        return self.counts / np.maximum(self.present, 1)
 
-        return self._describe(places.tolist(), self.counts / np.maximum(self.present, 1), text)
+    def _text_outside(self, at: int) -> str:
+        many = f"{self.counts[at]:,} of {self.present[at]:,} values of {self._name(at)} are"
+        if levels := self._levels(at):
+            return f"{many} none of its {len(levels)} levels"
+        return f"{many} outside {self._expected(at)}"
+
+    def _texts_outside(self, places: NDArray[np.int64]) -> list[str]:
+        return self._describe(places.tolist(), self._shares_outside, self._text_outside)
+
+    def _texts_unknown_levels(self, places: NDArray[np.int64]) -> list[str]:
+        """Sentences about the worst of these categories; the others are counted."""
+        worst = sorted(places.tolist(), key=self._shares_outside.item, reverse=True)
+        texts = [self._text_outside(at) for at in worst[:MOST_NAMED]]
+        if more := len(worst) - len(texts):
+            texts.append(f"{more:,} more categories have values that are none of their levels")
+        return texts
 
     def _texts_narrow(self) -> list[str]:
         """Sentences about numbers whose values lie so close together that the unit seems wrong."""
@@ -135,7 +160,9 @@ class Outside:
             return []
         low, high = self._encoder.ranges
         # A constant is no sign of another unit, and columns with values outside were named.
-        varying = (self._highest > self._lowest) & (self.counts == 0)
+        varying = self._highest > self._lowest
+        varying[self.too_many] = False
+        varying[self._unexpected] = False
         spans = self._highest - self._lowest
         near = spans < NARROW_SHARE * (high - low)
         places = np.flatnonzero(varying & near & (self.present >= FEWEST_JUDGED)).tolist()
