@@ -89,6 +89,7 @@ ENCODER = ("--encoder", "encoder.safetensors")
         ["encoder", "make", "--range", "0", "1", "-o", "x"],
         [*MAKE, "--kind", "linear", "--buckets", "4", "-o", "x"],
         ["solve", "total.stats", *ENCODER, "--ridge", "-1", "-o", "x"],
+        ["publish", "total.stats", "--epsilon", "1", "--delta", "1e-6", "--ledger", "x", "-o", "x"],
     ],
 )
 def test_wrong_usage_is_2_and_one_line(folder: Path, arguments: list[str]) -> None:
@@ -96,6 +97,7 @@ def test_wrong_usage_is_2_and_one_line(folder: Path, arguments: list[str]) -> No
     said = safle(*arguments, folder=folder, code=2).stderr
     assert said.startswith("error: ")
     assert said.count("\n") == 1
+    assert "\\" not in said
     assert "--help" in said
     assert {path.name for path in folder.iterdir()} == before
 

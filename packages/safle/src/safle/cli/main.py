@@ -201,7 +201,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
 def _explain_usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" (see '{context.command_path} --help')" if context is not None else ""
-    return error.format_message() + hint
+    # click lists choices on lines of their own; an error is one line.
+    return " ".join(error.format_message().split()) + hint
 
 
 def _fail(text: str, code: int) -> int:
