@@ -1,12 +1,14 @@
 """Counting at a site: what leaves, and each sample once for the policy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from safle import DeclaredRange, LinearEncoder, SafleClassifier, count, evaluate
 from safle.errors import InvalidInput
 from safle.model import Model
-from safle.site.counting import count_table, evaluate_table, find_first
+from safle.site.counting import count_table, describe_repeats, evaluate_table, find_first
 from safle.tables import Table
 
 FEATURES = np.random.default_rng(0).random((30, 3))
@@ -84,3 +86,14 @@ def test_errors_name_the_file_and_the_batch(encoder):
     broken = Table(np.concatenate([FEATURES[:8], np.full((2, 3), np.nan)]), LABELS[:10])
     with pytest.raises(InvalidInput, match=r"^t\.csv, in the batch that begins with sample 8: "):
         count_table(encoder, broken, where="t.csv")
+
+
+def test_a_warning_of_repeats_says_how_many_repeat_the_id_too() -> None:
+    features, labels = np.repeat([[0.1], [0.9]], 3, axis=0), np.array([0, 0, 0, 1, 1, 1])
+    ids = np.array(["a", "a", "b", "c", "d", "e"])
+    table = Table(features, labels, ids=ids)
+    assert describe_repeats(table, 2).startswith("4 of 6 samples repeat the row of another. What")
+    assert describe_repeats(table, 2).endswith("(those that repeat its id as well: 1)")
+    others = replace(table, ids=np.arange(6).astype(str))
+    assert describe_repeats(others, 2).endswith("(those that repeat its id as well: 0)")
+    assert describe_repeats(replace(table, ids=None), 2).endswith("remove them and count again")

@@ -15,7 +15,7 @@ from safle.cli.facts import counts_facts, list_names, show_exposure, warn_of_coa
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import InvalidInput
-from safle.site.counting import Counts, count_table
+from safle.site.counting import Counts, count_table, describe_repeats
 from safle.site.policy import Policy
 from safle.site.release import FILE_TYPE_OF, Release
 from safle.site.sheet import write_release
@@ -63,14 +63,10 @@ def release(
     return "masked contribution", data
 
 
-def note_repeats(session: Session, table: Table, counts: Counts[Any]) -> None:
-    """Note how many samples repeat an earlier row, which the policy does not count."""
-    samples = len(table) if table.weights is None else int((table.weights > 0).sum())
-    if repeats := samples - counts.distinct_rows.sample_count:
-        session.note(
-            f"{repeats:,} of {samples:,} samples repeat the row of another; the policy and the "
-            "release sheet count each row once"
-        )
+def warn_of_repeats(session: Session, table: Table, counts: Counts[Any]) -> None:
+    """Warn of samples that repeat the row of another."""
+    if repeats := describe_repeats(table, counts.distinct_rows.sample_count):
+        session.warn(repeats)
 
 
 @command(
@@ -108,7 +104,7 @@ def count(
             f"{features}: has no samples, so there is nothing to send; is it the right file? If it "
             "is, use --allow-empty"
         )
-    note_repeats(session, table, counts)
+    warn_of_repeats(session, table, counts)
     file_type, data = release(session, counts, output, options)
     session.facts(f"{output}: {file_type}", counts_facts(counts.total, data))
 

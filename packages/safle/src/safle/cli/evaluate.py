@@ -13,7 +13,7 @@ import rich_click as click
 from safle.basics import atomic
 from safle.basics.places import naming
 from safle.cli import options as opt
-from safle.cli.count import note_repeats, release, release_options
+from safle.cli.count import release, release_options, warn_of_repeats
 from safle.cli.facts import privacy_facts, temperature_of
 from safle.cli.session import Session, command
 from safle.encoders.features import ClassName
@@ -95,7 +95,7 @@ def _count(
     if not counts.total.sample_count:
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
     if leaves:
-        note_repeats(session, table, counts)
+        warn_of_repeats(session, table, counts)
     return counts
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -128,6 +129,32 @@ def find_first(table: Table) -> NDArray[np.bool_] | None:
     first[candidates] = False
     first[candidates[np.unique(full_hashes, return_index=True)[1]]] = True
     return None if (first == weights).all() else first
+
+
+def describe_repeats(table: Table, distinct_rows: int) -> str:
+    """A warning of samples that repeat the row of another; empty if none does.
+
+    ``distinct_rows`` is the number of different rows, as `count_table` has counted them.
+
+    >>> from safle.tables import Table
+    >>> describe_repeats(Table(np.array([[0.1], [0.9]]), np.array([0, 1])), 2)
+    ''
+    """
+    samples = len(table) if table.weights is None else int((table.weights > 0).sum())
+    repeats = samples - distinct_rows
+    if not repeats:
+        return ""
+    text = (
+        f"{repeats:,} of {samples:,} samples repeat the row of another. What leaves counts every "
+        "one of them; only the policy counts each different row once. If they are the same "
+        "patients, remove them and count again"
+    )
+    if table.ids is None:
+        return text
+    pairs = zip(table.ids.tolist(), np.asarray(table.labels).tolist(), strict=True)
+    first = find_first(replace(table, labels=np.array([repr(pair) for pair in pairs])))
+    repeated_ids = 0 if first is None else samples - int(first.sum())
+    return f"{text} (those that repeat its id as well: {repeated_ids:,})"
 
 
 def _hash_rows(blocks: Iterable[NDArray[Any]]) -> NDArray[np.uint64]:

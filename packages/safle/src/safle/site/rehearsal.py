@@ -20,7 +20,7 @@ from safle.encoders import Encoder
 from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
 from safle.model import Model
-from safle.site.counting import count_table
+from safle.site.counting import count_table, describe_repeats
 from safle.site.release import Exposure, find_exposure
 from safle.solver import solve
 from safle.statistics import count, triangle
@@ -50,6 +50,7 @@ class Rehearsal:
     accuracy : share of ``judged`` held-out samples that the others classified right
     largest_class : accuracy of always naming the most frequent class of the held-out samples
     fit : share of the columns that fit the features: see `fitting_share`
+    repeats : see `safle.site.counting.describe_repeats`
     """
 
     samples: int
@@ -61,6 +62,7 @@ class Rehearsal:
     judged: int
     largest_class: float
     fit: float
+    repeats: str
 
     @property
     def error(self) -> float:
@@ -70,7 +72,7 @@ class Rehearsal:
     @property
     def doubts(self) -> list[str]:
         """What seems to be wrong with the samples."""
-        doubts = []
+        doubts = [self.repeats] if self.repeats else []
         if self.fit < LEAST_FIT:
             doubts.append(
                 f"only {self.fit:.0%} of the columns fit; expected nearly all. Are these the "
@@ -130,6 +132,7 @@ def rehearse(
         judged,
         largest_class,
         fitting_share(encoder, np.asarray(table.features)),
+        describe_repeats(table, counts.distinct_rows.sample_count),
     )
 
 
