@@ -99,7 +99,11 @@ def test_a_draft_names_nothing_of_few_samples_and_says_what_it_left_out(tmp_path
     ("other", "label", "said"),
     [
         (Column("size", 0, 9, "cm"), "label", "in cm and in mm"),
-        (Column("size", levels=("large", "small")), "label", "number in one schema and a category"),
+        (
+            Column("size", levels=("large", "small")),
+            "label",
+            "number in draft 1 and a category in draft 2",
+        ),
         (Column("weight", 0, 9), "label", "no column is in every schema"),
         (Column("size", 0, 9), "dx", "the column of labels is 'dx' and 'label'"),
     ],
@@ -219,6 +223,11 @@ def write_columns(path, **columns):
         ([at * 7 % 60 for at in range(60)], ""),
         (["0.320", "2.045", "870", "4"] * 15, ""),
         (["+", "-", "-", "+"] * 15, ""),
+        (
+            [*[1, 2, 3] * 18, *[">10"] * 2, *["unknown"] * 4],
+            "is a category in the draft, but has numbers in all but 6 of its 60 cells: if it is a",
+        ),
+        ([*[1, 2] * 25, *["many", "none"] * 5], ""),
     ],
 )
 def test_a_draft_doubts_what_is_hardly_a_feature(safle, tmp_path, cells, said):
@@ -229,6 +238,36 @@ def test_a_draft_doubts_what_is_hardly_a_feature(safle, tmp_path, cells, said):
     warned = [line for line in out.splitlines() if line.startswith("warning: column")]
     assert len(warned) == bool(said)
     assert all(said in line and "'x'" in line for line in warned)
+
+
+def test_a_draft_says_which_column_a_few_texts_keep_out(safle, tmp_path):
+    dose = [*(at * 7 % 141 for at in range(141)), *["unknown"] * 3]
+    columns = {"dose": dose, "age": [*range(30, 78)] * 3, "label": ["ill", "well"] * 72}
+    table = write_columns(tmp_path / "a.csv", **columns)
+    draft = ("schema", "draft", table, "-o", tmp_path / "a.toml")
+    out = safle(*draft)
+    assert "'dose' is left out: it has numbers in all but 3 of its 144 cells" in out
+    assert "more than 100 different texts" in safle(*draft, "--category", "dose")
+
+
+def test_a_column_of_two_types_has_a_next_step(safle, tmp_path):
+    """A few texts make a column a category; --category says that it is meant."""
+    paths = [tmp_path / "a.toml", tmp_path / "b.toml"]
+    for path, more in zip(paths, (4, "unknown"), strict=True):
+        columns = {"nodes": [*[1, 2, 3] * 18, *[more] * 6], "label": ["ill", "well"] * 30}
+        table = write_columns(tmp_path / "a.csv", **columns)
+        safle("schema", "draft", table, "-o", path)
+    merge = ("schema", "merge", *paths, "-o", tmp_path / "all.toml")
+    refused = safle(*merge, code=1)
+    assert f"'nodes' is a number in {paths[0]} and a category in {paths[1]}: if it" in refused
+    meant = safle("schema", "draft", table, "--category", "nodes", "-o", tmp_path / "c.toml")
+    assert "column 'nodes'" not in meant
+    # What the refusal advises.
+    text = paths[1].read_text().replace('levels = ["1", "2", "3", "unknown"]', "low = 1\nhigh = 4")
+    paths[1].write_text(text.replace('missing = ["",', 'missing = ["", "unknown",'))
+    safle(*merge)
+    values = np.asarray(open_table(table, schema=Schema.read(tmp_path / "all.toml")).features)
+    assert np.isnan(values[-6:]).all()
 
 
 def test_a_merge_names_the_draft_in_another_unit(safle, tmp_path):

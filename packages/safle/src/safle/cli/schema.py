@@ -70,7 +70,7 @@ def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
     have is optional: who lacks it has gaps. Two units or two types of one column are refused.
     """
     schemas = [Schema.read(path) for path in drafts]
-    merged = merge_schemas(schemas)
+    merged = merge_schemas(schemas, [str(path) for path in drafts])
     merged.save(output)
     show_schema(session, output, merged, None)
     drafted_names = {name for schema in schemas for name in schema.names}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -32,6 +32,11 @@ MOST_LEVELS = MAX_TABLE_SIZE - 2
 LABEL_COLUMN = "label"
 FEWEST_SAMPLES = 5
 """By default, this many samples have each drafted level or class, or lie at or beyond an end."""
+NUMBER_ADVICE = (
+    "if it is a number, correct or empty the cells that are none and draft again, or write its low "
+    "and high into the draft and add their texts to 'missing' there; if it is a category, draft it "
+    "with --category NAME"
+)
 
 
 @dataclass(frozen=True)
@@ -204,8 +209,8 @@ class Schema(Calibration):
             return Schema.from_json(content)
 
 
-def merge_schemas(drafts: Sequence[Schema]) -> Schema:
-    """One schema that fits the tables of all ``drafts``.
+def merge_schemas(drafts: Sequence[Schema], sources: Sequence[str] = ()) -> Schema:
+    """One schema that fits the tables of all ``drafts``; errors name them by their ``sources``.
 
     A merged range spans the ranges of all drafts, and a level or class of any draft is kept. A
     column that some drafts lack is optional; a column that a draft ignores is left out. A column
@@ -217,10 +222,11 @@ def merge_schemas(drafts: Sequence[Schema]) -> Schema:
     >>> merge_schemas([Schema((a,)), Schema((b, Column("dose", 1, 9)))]).to_json()["columns"]
     {'dose': {'low': 1.0, 'high': 9.0, 'optional': True}, 'sex': {'levels': ['f', 'm', 'x']}}
     """
-    by_name: dict[str, list[Column]] = {}
-    for draft in drafts:
+    sources = sources or [f"draft {place}" for place in range(1, len(drafts) + 1)]
+    by_name: dict[str, dict[int, Column]] = {}
+    for place, draft in enumerate(drafts):
         for column in draft.columns:
-            by_name.setdefault(column.name, []).append(column)
+            by_name.setdefault(column.name, {})[place] = column
     if not any(len(found) == len(drafts) for found in by_name.values()):
         raise SettingsError("no column is in every schema; do the header lines name the same ones?")
     labels = sorted({draft.label_column for draft in drafts})
@@ -233,7 +239,7 @@ def merge_schemas(drafts: Sequence[Schema]) -> Schema:
     kept = sorted({*by_name} - ignored)
     sparse = {name for draft in drafts for name in draft.sparse} - {*kept}
     return Schema(
-        tuple(_merge_columns(by_name[name], len(drafts)) for name in kept),
+        tuple(_merge_columns(by_name[name], sources) for name in kept),
         tuple(dict.fromkeys(text for draft in drafts for text in draft.missing)),
         tuple(ignored | sparse),
         as_class_names([*{name for draft in drafts for name in draft.classes}]),
@@ -242,13 +248,17 @@ def merge_schemas(drafts: Sequence[Schema]) -> Schema:
     )
 
 
-def _merge_columns(columns: Sequence[Column], draft_count: int) -> Column:
+def _merge_columns(by_place: Mapping[int, Column], sources: Sequence[str]) -> Column:
+    """One column of those that the drafts at some places have."""
+    columns = [*by_place.values()]
     first = columns[0]
-    optional = len(columns) < draft_count or any(column.optional for column in columns)
-    if len({column.is_category for column in columns}) > 1:
+    optional = len(columns) < len(sources) or any(column.optional for column in columns)
+    in_categories = [sources[place] for place, column in by_place.items() if column.is_category]
+    in_numbers = [sources[place] for place, column in by_place.items() if not column.is_category]
+    if in_categories and in_numbers:
         raise SettingsError(
-            f"column {first.name!r} is a number in one schema and a category in another: correct "
-            "one of them, or draft it with --category NAME"
+            f"column {first.name!r} is a number in {in_numbers[0]} and a category in "
+            f"{in_categories[0]}: {NUMBER_ADVICE}"
         )
     units = sorted({column.unit for column in columns if column.unit})
     if len(units) > 1:

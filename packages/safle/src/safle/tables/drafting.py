@@ -17,7 +17,7 @@ from safle.encoders.cells import MISSING, find_gaps, is_date, is_number, split_u
 from safle.encoders.features import ClassName
 from safle.encoders.frames import Sheet, frame_names, frame_sheet
 from safle.encoders.outside import allowed_outside
-from safle.encoders.schema import FEWEST_SAMPLES, LABEL_COLUMN, Column, Schema
+from safle.encoders.schema import FEWEST_SAMPLES, LABEL_COLUMN, NUMBER_ADVICE, Column, Schema
 from safle.errors import SafleWarning, TableError
 from safle.tables.columns import clean_labels, parse_labels
 from safle.tables.sheets import read_sheet
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MOST_DISTINCT = 100
 """Most different texts of a category: a column with more holds names, numbers or remarks."""
+MOST_SHARE_OF_TEXTS = 0.1
+"""Up to this share, texts seem to be gaps or mistakes in a column of numbers."""
 MOST_UNITS = 4
 SPARSE_REASONS = ("has a value", "hardly ever varies")
 """How the reasons begin for which a column is no feature here, but may be one in another table."""
@@ -112,7 +114,11 @@ def draft_schema(
         drafted = _draft_column(name, present, category=name in category_names, least=least)
         if isinstance(drafted, Column):
             found.append(drafted)
-            if doubt := _doubt(present) or _doubt_copy(cells, label_cells):
+            doubt = _doubt(present) or _doubt_copy(cells, label_cells)
+            if drafted.is_category and name not in category_names:
+                few_texts = _describe_few_texts(present)
+                doubt = f"is a category in the draft, but {few_texts}" if few_texts else doubt
+            if doubt:
                 doubts[name] = doubt
             gaps[name] = len(cells) - len(present)
         else:
@@ -166,6 +172,15 @@ def _doubt(present: Series) -> str:
     return ""
 
 
+def _describe_few_texts(present: Series) -> str:
+    """What to do if nearly all cells are numbers, and a few are not; else empty."""
+    is_number = present.cast(float, strict=False).is_finite().fill_null(value=False)
+    text_count = int((~is_number).sum())
+    if not 0 < text_count <= MOST_SHARE_OF_TEXTS * len(present):
+        return ""
+    return f"has numbers in all but {text_count:,} of its {len(present):,} cells: {NUMBER_ADVICE}"
+
+
 def _doubt_copy(cells: Series, labels: Sequence[str]) -> str:
     """A doubt if the column has few values, and each occurs with one label only."""
     import polars as pl
@@ -210,6 +225,8 @@ def _draft_column(name: str, present: Series, *, category: bool, least: int) -> 
         if times[[is_date(text) for text in distinct]].sum() > len(present) / 2:
             return "holds dates: turn them into an age or a number of days"
     if len(distinct) > MOST_DISTINCT:
+        if not category and (few_texts := _describe_few_texts(present)):
+            return few_texts
         return f"holds more than {MOST_DISTINCT} different texts: names, numbers or remarks?"
     levels = tuple(distinct[times >= least].tolist())
     if not levels:
