@@ -24,7 +24,7 @@ from safle.wire import (
     encode_histogram,
     encode_statistics,
 )
-from safle.wire.statistics import bytes_to_read
+from safle.wire.statistics import bytes_of_gram
 from support.data_sets import fixed_encoder
 from support.forging import Forgery, at_most, peak_of
 
@@ -71,7 +71,7 @@ def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder():
     with at_most(1_000_000), pytest.raises(EncoderMismatch, match="another layout"):
         decode_statistics(data, space=fixed_encoder("linear").space)
     layout = LinearEncoder(np.zeros(13_999), np.ones(13_999)).layout
-    said = bytes_to_read(layout, 0, 0, 0, form="whole")
+    said = bytes_of_gram(layout, 0, 0, form="whole")
     with at_most(5_000_000), pytest.raises(WireError, match="the limit is"):
         decode_statistics(data, limit=said - 1)
     assert peak_of(lambda: decode_statistics(data)) <= said

@@ -9,8 +9,8 @@ from safle.encoders import make_encoder
 from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, count
 from safle.wire import container, decode_statistics, encode_statistics
-from safle.wire.grams import class_bytes, has_few_samples, working_bytes
-from safle.wire.statistics import STATISTICS, bytes_to_read
+from safle.wire.grams import class_bytes, has_few_samples, held_bytes, working_bytes
+from safle.wire.statistics import STATISTICS, bytes_of_gram, bytes_of_margins
 from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder, suiting_features
 from support.forging import Forgery, at_most, peak_of
 
@@ -29,7 +29,12 @@ def said_of(statistics, data):
     """What a reader checks before it begins."""
     opened = container.from_bytes(data, file_type=container.STATISTICS)
     sizes = len(statistics.codes), len(statistics.class_names), opened.raw_bytes
-    said = bytes_to_read(statistics.layout, *sizes, form=opened.header["form"])
+    return bytes_of_margins(statistics.layout, *sizes) + said_of_gram(statistics, opened)
+
+
+def said_of_gram(statistics, opened):
+    sizes = len(statistics.codes), len(statistics.class_names)
+    said = bytes_of_gram(statistics.layout, *sizes, form=opened.header["form"])
     return said + (working_bytes(statistics) if has_few_samples(statistics) else 0)
 
 
@@ -82,22 +87,29 @@ def test_grams_of_classes_take_what_was_checked_and_not_more(samples, monkeypatc
     encoder = make_encoder(FixedCalibration(100), "linear", by_class=True)
     features = suiting_features(100, samples, np.random.default_rng(0))
     statistics = count(encoder, features, np.arange(samples) % 60)
-    data, checked = encode_statistics(statistics), []
+    data, checked, held = encode_statistics(statistics), [], []
 
     def note(parts, values):
         checked.append(class_bytes(parts, values))
         return checked[-1]
+
+    def note_held(margins, columns):
+        held.append(held_bytes(margins, columns))
+        return held[-1]
 
     def read(limit=None):
         found, _ = STATISTICS.open(data, space=encoder.space, limit=limit, multiply_out=False)
         Accumulator(encoder).add(found)
 
     monkeypatch.setattr("safle.wire.grams.class_bytes", note)
+    monkeypatch.setattr("safle.wire.grams.held_bytes", note_held)
     # What one class at a time may take is most of it here: the rest is what adds up.
     working = max(map(working_bytes, statistics.by_class))
     assert peak_of_second(read) <= checked[0] - working + 2 * MILLION
-    # The grams of the classes are held beside the whole one.
-    both = said_of(statistics, data) + checked[0]
+    # The grams of classes are read before the whole one, and held beside it.
+    opened = container.from_bytes(data, file_type=container.STATISTICS)
+    later = sum(held[: len(statistics.class_names)])
+    both = said_of(statistics, data) + max(checked[0] - said_of_gram(statistics, opened), later)
     read(both)
     with at_most(2 * MILLION), pytest.raises(WireError, match="the limit is"):
         read(both - 1)

@@ -256,8 +256,11 @@ def write_classes(parts: Sequence[Statistics], sections: SectionWriter) -> None:
     sections.write("class_sums", np.concatenate(values))
 
 
-def read_classes(margins: Margins, sections: SectionReader) -> Sequence[Gram]:
-    """The gram of each class, unverified but for its form."""
+def read_classes(margins: Margins, sections: SectionReader, whole_bytes: int) -> Sequence[Gram]:
+    """The gram of each class, unverified but for its form.
+
+    ``whole_bytes`` were reserved for the whole gram, which is read afterwards.
+    """
     parts = [margins.of_class(place) for place in range(len(margins.class_names))]
     forms = unpack_bits(sections.opened.section("class_forms", -(-len(parts) // 8)), len(parts))
     sizes = [basis_bytes(part) if form else 0 for part, form in zip(parts, forms, strict=True)]
@@ -270,7 +273,10 @@ def read_classes(margins: Margins, sections: SectionReader) -> Sequence[Gram]:
         chosen.value_count if chosen else product_count(part)
         for part, chosen in zip(parts, columns, strict=True)
     ]
-    sections.opened.reserve(class_bytes(parts, sum(counts)), f"grams of {len(parts)} classes")
+    reading = class_bytes(parts, sum(counts))
+    held = sum(map(held_bytes, parts, columns))
+    # The memory of the whole gram is still free while the grams of classes are read.
+    sections.opened.reserve(max(reading - whole_bytes, held), f"grams of {len(parts)} classes")
     values = np.split(sections.read("class_sums", (sum(counts),)), np.cumsum(counts)[:-1])
     grams = [
         chosen.restore(sent) if chosen else read_products(part, sent)
@@ -281,6 +287,13 @@ def read_classes(margins: Margins, sections: SectionReader) -> Sequence[Gram]:
         if not chosen:
             require_whole(part.with_gram(gram), PER_SPARE_OF_CLASS)
     return grams
+
+
+def held_bytes(margins: Margins, columns: Columns | None) -> int:
+    """Most memory that a gram takes once it is read: a triangle, or a root in both precisions."""
+    if columns is None:
+        return 8 * triangle.packed_size(margins.dim)
+    return (8 + 4) * columns.rank * margins.dim + 8 * columns.rank**2
 
 
 def class_bytes(parts: Sequence[Margins], values: int) -> int:

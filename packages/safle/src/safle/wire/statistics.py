@@ -161,7 +161,9 @@ def _read_sums(
     layout = space.layout
     gram_name = f"a gram of {header.seen + layout.dense_dim} rows"
     sizes = header.seen, len(header.classes), opened.raw_bytes
-    opened.reserve(bytes_to_read(layout, *sizes, form=header.form), gram_name)
+    opened.reserve(bytes_of_margins(layout, *sizes), gram_name)
+    margins_bytes = opened.reserved
+    opened.reserve(bytes_of_gram(layout, *sizes[:2], form=header.form), gram_name)
     sections = SectionReader(opened, header.planes)
     margins = _read_margins(sections, header, space)
     if grams.has_few_samples(margins):
@@ -170,7 +172,9 @@ def _read_sums(
     if margins.sample_count == 0 and header.form == WHOLE:
         sections.finish()
         return Statistics.empty(space)
-    class_grams = grams.read_classes(margins, sections) if layout.class_layout else []
+    class_grams: Sequence[Gram] = []
+    if layout.class_layout:
+        class_grams = grams.read_classes(margins, sections, opened.reserved - margins_bytes)
     # A function of its own, so that the values sent are freed before their gram is verified.
     gram = _read_gram(margins, sections, header.form, class_grams)
     statistics = margins.with_gram(gram, class_grams)
@@ -228,16 +232,19 @@ def _text_of(layout: Layout) -> bytes:
     return container.canonical(layout.to_json())
 
 
-def bytes_to_read(layout: Layout, seen: int, classes: int, raw_bytes: int, *, form: str) -> int:
-    """Peak memory of reading statistics, in bytes, without `grams.working_bytes`."""
+def bytes_of_margins(layout: Layout, seen: int, classes: int, raw_bytes: int) -> int:
+    """Memory of a file's sections, and of statistics without their grams."""
+    return raw_bytes + 32 * (seen + layout.dense_dim) * (classes + 1)
+
+
+def bytes_of_gram(layout: Layout, seen: int, classes: int, *, form: str) -> int:
+    """Peak memory of reading and checking the gram, without `grams.working_bytes`."""
     dim = seen + layout.dense_dim
     gram = (8 if layout.dense_dim else 4) * triangle.packed_size(dim)
-    margins = raw_bytes + 32 * dim * (classes + 1)
     # Without classes there are no samples, and nothing to check.
     if form == COLUMNS or not classes:
-        return margins + gram
-    checking = 16 * triangle.packed_size(dim) + 8 * dim * (classes + 256)
-    return margins + gram + checking
+        return gram
+    return gram + 16 * triangle.packed_size(dim) + 8 * dim * (classes + 256)
 
 
 def _read_margins(sections: SectionReader, header: StatisticsHeader, space: CodeSpace) -> Margins:
