@@ -338,6 +338,17 @@ def test_a_missing_column_has_a_next_step(safle, tmp_path, name, said):
     assert said in out
 
 
+def test_a_text_among_numbers_has_a_next_step(safle, tmp_path):
+    encoder = tmp_path / "e.safetensors"
+    make_encoder(Schema((Column("age", 0, 90), Column("dose", 0, 9))), "table").save(encoder)
+    table = write_columns(tmp_path / "a.csv", age=[50] * 3, dose=[1, "lost", 2], label=["ill"] * 3)
+    out = safle("count", table, "--encoder", encoder, "-o", tmp_path / "a.stats", code=1)
+    assert "line 3, column 'dose' is no number; expected one: correct or empty it, or, if" in out
+    assert "add the text to 'missing' in the schema" in out
+    assert "--label-column" not in out
+    assert "lost" not in out
+
+
 def test_a_thousands_separator_has_a_next_step(safle, tmp_path):
     encoder = tmp_path / "e.safetensors"
     make_encoder(Schema((Column("age", 0, 90), Column("dose", 0, 9000))), "table").save(encoder)

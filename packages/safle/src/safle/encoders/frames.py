@@ -29,6 +29,10 @@ FRAME_ADVICE = (
     "correct or drop it, or take an encoder of kind table with a schema (safle.tables."
     "draft_schema), which accepts text and gaps"
 )
+SCHEMA_ADVICE = (
+    "correct or empty it, or, if its text stands for no value, add the text to 'missing' in the "
+    "schema and make the encoder again"
+)
 DROP_ADVICE = "; drop them from the frame"
 
 
@@ -43,7 +47,7 @@ class Sheet:
     is_text : whether it is a CSV file, whose rows are lines
     line_of : row -> its line in the file
     decimal_comma : whether fractions have a comma
-    advice : for errors, what to do about a cell that is no number
+    advice : for errors, what to do about a cell that is no number, where there is no schema
     """
 
     where: str
@@ -112,9 +116,9 @@ class Sheet:
         try:
             return read_series(self.column(name), column, missing)
         except NotANumber as error:
+            advice = self.advice if column is None else SCHEMA_ADVICE
             self.refuse(
-                error.row,
-                f", column {name!r} is no number; expected one{error.advice}: {self.advice}",
+                error.row, f", column {name!r} is no number; expected one{error.advice}: {advice}"
             )
 
 
