@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from safle.errors import (
     WireError,
 )
 from safle.evaluation import EvaluationReport, decode_evaluation, encode_evaluation
+from safle.evaluation.counts import find_cells, shapes
+from safle.evaluation.figures import FIGURES
 from safle.evaluation.report import SIDE
 from safle.model.scores import exponential, odds, probabilities
 from safle.private import EvaluationSpace, add_privately
@@ -79,6 +82,37 @@ def test_figures_are_those_of_single_scores(answered: Answered) -> None:
     if p.shape[1] == 2:
         assert figures.sensitivity.value == metrics.recall_score(labels, taken)
         assert figures.specificity.value == metrics.recall_score(labels, taken, pos_label=0)
+
+
+@pytest.mark.parametrize("class_count", [2, 5])
+def test_intervals_are_as_wide_as_those_of_resampled_samples(class_count: int) -> None:
+    generator = np.random.default_rng(0)
+    labels = generator.integers(class_count, size=500)
+    logits = generator.normal(size=(500, class_count)) + np.eye(class_count)[labels]
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    cells = find_cells(p / (1 - p), p.argmax(axis=1), labels)
+
+    def count(chosen: np.ndarray) -> safle.Evaluation:
+        counted = {
+            name: np.bincount(cells[name][chosen].ravel(), minlength=prod(shape)).reshape(shape)
+            for name, shape in shapes(class_count).items()
+        }
+        return safle.Evaluation("0" * 64, tuple(range(class_count)), **counted)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("safle.evaluation.figures.DRAWS", 800)
+        figures = safle.Figures.of(count(np.arange(500)))
+        patch.setattr("safle.evaluation.figures.DRAWS", 1)
+        resamples = generator.integers(500, size=(800, 500))
+        resampled = [safle.Figures.of(count(chosen)) for chosen in resamples]
+    for name in FIGURES:
+        deviation = np.std([getattr(each, name).value for each in resampled])
+        figure = getattr(figures, name)
+        ratio = (figure.high - figure.low) / (2 * 1.96 * deviation)
+        # A mean of specificities is wider than it must be: an error of one class is none of others.
+        most = 1.4 if name == "specificity" and class_count > 2 else 1.15
+        # 800 resamples, of the samples and of the counts, give a ratio to about 4 %.
+        assert 0.87 < ratio < most, name
 
 
 def test_an_unknown_class_is_an_error(answered: Answered) -> None:

@@ -4,6 +4,10 @@ Shares (accuracy, sensitivity, specificity) have Wilson's interval, and means of
 square-and-add interval of Newcombe. The intervals of all others are 1.96 deviations wide to each
 side, over `DRAWS` resamples of the counts. Bins are narrow: areas and losses differ from those of
 single scores in about the fourth digit.
+
+A sample is in the scores of every class, and counts do not say where. Resamples take the
+probability that it lacks of its own class for that of one other: this is true of two classes, and
+with more gives nearly the intervals of resampled samples.
 """
 
 from __future__ import annotations
@@ -191,22 +195,61 @@ def _mean_share(part: Floats, whole: Floats) -> Figure:
 
 
 def _resample(evaluation: Evaluation, seed: int) -> dict[str, Figure]:
-    arrays = evaluation.arrays.values()
-    values = _measure(*arrays)
+    confusion, scores, confidence = evaluation.arrays.values()
+    values = _measure(confusion, scores, confidence)
+    own_error = _own_error(scores)
     generator = np.random.Generator(np.random.PCG64(seed))
-    draws = [_measure(*(generator.poisson(counts) for counts in arrays)) for _ in range(DRAWS)]
+    draws = []
+    for _ in range(DRAWS):
+        drawn_scores = _draw_scores(scores, generator)
+        draw = _measure(generator.poisson(confusion), drawn_scores, generator.poisson(confidence))
+        # A sample's squares of other classes grow with that of its own, which is in no other bin.
+        draw["brier"] = values["brier"] * float(divide(_own_error(drawn_scores), own_error))
+        draws.append(draw)
     figures = {}
     for name, value in values.items():
         drawn = np.array([draw[name] for draw in draws])
         drawn = drawn[~np.isnan(drawn)]
-        width = Z * float(drawn.std()) if len(drawn) else np.nan
+        width = Z * float(drawn.std()) if len(drawn) else np.inf
         highest_value = np.inf if name == "log_loss" else 1.0
         figures[name] = Figure(value, max(value - width, 0.0), min(value + width, highest_value))
     return figures
 
 
+def _draw_scores(scores: NDArray[np.int64], generator: np.random.Generator) -> Floats:
+    """Scores of a resample: a sample is drawn for its own class, and for another it may be."""
+    drawn = np.zeros(scores.shape)
+    used = scores[:, 1].any(axis=0)
+    own = scores[:, 1, used]
+    drawn_own = generator.poisson(own)
+    drawn[:, 1, used] = drawn_own
+    all_own, all_drawn = own.sum(axis=0), drawn_own.sum(axis=0)
+    others = max(len(scores) - 1, 1)
+    for place in range(len(scores)):
+        # Samples in doubt about this class, from the lowest probability of their own, have the
+        # highest of this class, in the same order; all further ones are drawn by themselves.
+        doubting = _running_sum((all_own - own[place]) / others)
+        drawn_doubting = _running_sum((all_drawn - drawn_own[place]) / others)
+        bins = np.flatnonzero(scores[place, 0])[::-1]
+        ranks = _running_sum(scores[place, 0, bins])
+        highest = np.diff(np.interp(ranks, doubting, drawn_doubting))
+        further = np.diff(np.maximum(ranks - doubting[-1], 0))
+        drawn[place, 0, bins] = highest + generator.poisson(further)
+    return drawn
+
+
+def _running_sum(counts: NDArray[Any]) -> Floats:
+    return np.append(0.0, np.cumsum(counts))
+
+
+def _own_error(scores: NDArray[Any]) -> float:
+    """Mean squared error of the true classes' probabilities."""
+    own = scores[:, 1].sum(axis=0)
+    return float(divide(own @ (1 - bin_probabilities()) ** 2, own.sum()))
+
+
 def _measure(
-    confusion: NDArray[np.int64], scores: NDArray[np.int64], confidence: NDArray[np.int64]
+    confusion: NDArray[np.int64], scores: NDArray[Any], confidence: NDArray[np.int64]
 ) -> dict[str, float]:
     true = confusion.sum(axis=1)[:-1]
     n, classes = float(scores[0].sum()), len(scores)
@@ -230,14 +273,14 @@ def _mean(values: Floats) -> float:
     return float(defined.mean()) if len(defined) else float("nan")
 
 
-def areas(scores: NDArray[np.int64]) -> Floats:
+def areas(scores: NDArray[Any]) -> Floats:
     """Area under the ROC curve of each class, (class_count,); ties count half."""
     others, own = scores[:, 0].astype(np.float64), scores[:, 1].astype(np.float64)
     below = np.cumsum(others, axis=1) - others / 2
     return divide((own * below).sum(axis=1), own.sum(axis=1) * others.sum(axis=1))
 
 
-def precision_areas(scores: NDArray[np.int64]) -> Floats:
+def precision_areas(scores: NDArray[Any]) -> Floats:
     """Average precision of each class, (class_count,), from the highest bin down."""
     others, own = scores[:, 0, ::-1].astype(np.float64), scores[:, 1, ::-1].astype(np.float64)
     right_above, all_above = np.cumsum(own, axis=1), np.cumsum(own + others, axis=1)
