@@ -89,7 +89,18 @@ ENCODER = ("--encoder", "encoder.safetensors")
         ["encoder", "make", "--range", "0", "1", "-o", "x"],
         [*MAKE, "--kind", "linear", "--buckets", "4", "-o", "x"],
         ["solve", "total.stats", *ENCODER, "--ridge", "-1", "-o", "x"],
-        ["publish", "total.stats", "--epsilon", "1", "--delta", "1e-6", "--ledger", "x", "-o", "x"],
+        [
+            "publish",
+            "total.stats",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-6",
+            "--classes",
+            "a",
+            "-o",
+            "x",
+        ],
     ],
 )
 def test_wrong_usage_is_2_and_one_line(folder: Path, arguments: list[str]) -> None:
