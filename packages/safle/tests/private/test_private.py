@@ -285,6 +285,20 @@ def test_a_second_round_that_tells_few_apart_is_pointed_out(parties, files, tmp_
     assert "Beware" not in told(fewer, path)
 
 
+def test_sets_of_this_round_are_no_sums_of_other_rounds(parties, files, tmp_path):
+    parties.answer(0, parties.gather(files), tmp_path / "history")
+    assert "Beware" not in told(parties.gather(files[:5]).request, tmp_path / "history")
+    assert "Beware" not in told(parties.gather(files[:4]).request, tmp_path / "history")
+
+
+def test_sums_of_this_round_and_another_may_give_a_client_away_together(parties, files, tmp_path):
+    path, again = tmp_path / "history", parties.again(SPACE)
+    parties.answer(0, parties.gather(files[:4]), path)
+    again.answer(0, again.gather([again.mask(i, PARTS[i]) for i in (3, 4, 5)]), path)
+    # All clients, counted in the first round: (0-3) + (3-5) - (0-5) is client 3.
+    assert "give away client-03." in told(parties.gather(files).request, path)
+
+
 def test_sets_that_overlap_are_refused_with_what_to_ask_for(parties, files, tmp_path):
     parties.answer(0, parties.gather(files[:4]), tmp_path / "history")
     with pytest.raises(FederationError, match=r"that the other does not; .*: ask for all"):

@@ -19,10 +19,10 @@ from safle.encoders import load_encoder
 from safle.encoders.histogram import Grid
 from safle.errors import FederationError
 from safle.model import load_model
-from safle.private.keyholder import explain
+from safle.private.keyholder import explain, require_keyholder
 from safle.private.messages import gather_files
 from safle.private.vector import Space
-from safle.site.log import site_log, write_log
+from safle.site.log import log_refusal, site_log, write_log
 from safle.site.release import FILE_TYPE_OF
 from safle.wire import container
 
@@ -242,6 +242,9 @@ def answer(
     private_round, key = load_round(round_path, operator_path), library.PrivateKey.load(key_path)
     with naming(request):
         asked = library.Request.from_bytes(container.read_limited(request), private_round)
+    # Before a question is asked, and a history made.
+    with log_refusal(who=key.name, digest=asked.digest):
+        require_keyholder(private_round, key)
     with library.History(history_path) as history:
         session.text(explain(asked, history))
         if not yes and not click.confirm("Open this sum?"):

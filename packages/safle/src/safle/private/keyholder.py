@@ -152,20 +152,25 @@ def warnings_across_rounds(asked: Opened, before: Iterable[Opened]) -> list[str]
     """Warnings of what this sum and those of other rounds give away, if clients count data again.
 
     They name every client who is exposed by all sums together, and the clients by whom two sums
-    differ, if these are fewer than the larger ``least_clients`` of the two rounds.
+    differ, if these are fewer than the larger ``least_clients`` of the two rounds. `check_sets`
+    judges what sums of this round alone give away.
     """
     opened, asked_set = [*before], frozenset(asked.clients)
+    others = [one for one in opened if one.round_digest != asked.round_digest]
+    same_round = [frozenset(one.clients) for one in opened if one not in others]
     names = {key: name for other in (*opened, asked) for key, name in other.clients.items()}
     sets = [frozenset(other.clients) for other in opened]
     exposed = find_exposed([*sets, asked_set]) - find_exposed(sets)
+    exposed -= find_exposed([*same_round, asked_set])
     warnings = []
-    if opened and exposed:
+    if exposed:
         warnings.append(
             "Beware: you have opened sums of other rounds too. If their clients count the same "
             "data in all, these sums and this one, added and subtracted, give away "
             f"{', '.join(sorted(names[key] for key in exposed))}."
         )
-    for other, other_set in zip(opened, sets, strict=True):
+    for other in others:
+        other_set = frozenset(other.clients)
         least_clients = max(other.least_clients, asked.least_clients)
         for difference in (asked_set - other_set, other_set - asked_set):
             if asked_set & other_set and 1 < len(difference) < least_clients:
@@ -265,12 +270,17 @@ def answer_request(
     return answer
 
 
-def _answer(request: Request, key: PrivateKey, history: History) -> KeyholderAnswer:
-    private_round, space = request.private_round, request.private_round.space
+def require_keyholder(private_round: PrivateRound, key: PrivateKey) -> None:
+    """`FederationError` unless the key is one of the round's keyholders'."""
     if private_round.keyholders.get(key.name) != key.public:
         raise FederationError(
             f"{key.name}'s key is not a keyholder's of this round; use a key that the round lists"
         )
+
+
+def _answer(request: Request, key: PrivateKey, history: History) -> KeyholderAnswer:
+    private_round, space = request.private_round, request.private_round.space
+    require_keyholder(private_round, key)
     mask_keys = [_open_mask_key(head, private_round, key) for head in request.heads.values()]
     history.add(request)
     if kept := history.find_answer(request):
