@@ -338,6 +338,12 @@ def test_a_missing_column_has_a_next_step(safle, tmp_path, name, said):
     assert said in out
 
 
+def test_a_table_is_no_schema_and_has_a_next_step(safle, tmp_path, table):
+    SCHEMA.save(tmp_path / "a.toml")
+    out = safle("schema", "merge", tmp_path / "a.toml", table, "-o", tmp_path / "s.toml", code=1)
+    assert f"{table}: it looks like a table; expected a schema, a .toml file: 'safle schema" in out
+
+
 def test_a_text_among_numbers_has_a_next_step(safle, tmp_path):
     encoder = tmp_path / "e.safetensors"
     make_encoder(Schema((Column("age", 0, 90), Column("dose", 0, 9))), "table").save(encoder)

@@ -204,6 +204,11 @@ class Schema(Calibration):
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Schema:
         """The schema in a TOML file; `SettingsError` for anything that is not one."""
+        if str(path).lower().endswith((".csv", ".parquet")):
+            raise SettingsError(
+                f"{path}: it looks like a table; expected a schema, a .toml file: 'safle schema "
+                "draft' makes one of a table"
+            )
         content = read_toml(path, "a schema")
         with naming(path):
             return Schema.from_json(content)
