@@ -78,13 +78,15 @@ def test_a_few_are_a_warning_said_once(safle, tmp_path, encoder_path, command):
     table = tmp_path / "a.csv"
     words = [command, table, "--encoder", encoder_path]
     words += ["-o", tmp_path / "a.stats"] if command == "count" else []
-    write(table, lambda at: 6000 if at < 9 else 20 + at, samples=100)
+    write(table, lambda at: 6000 if at == 7 else 20 + at)
     said = safle(*words)
-    assert said.count("9 of 100 values of 'age' are outside 0 to 120 years") == 1
+    assert said.count("1 of 60 values of 'age' are outside 0 to 120 years") == 1
     assert "values of 'sex'" not in said
     # A draft leaves out the four smallest and largest values.
-    write(table, lambda at: 6000 if at < 8 else 20 + at, samples=100)
-    assert "values of" not in safle(*words)
+    for near, expected in ((8, False), (9, True)):
+        write(table, lambda at, near=near: 130 if at < near else 20 + at % 90, samples=100)
+        assert ("9 of 100 values of 'age' are outside" in (said := safle(*words))) == expected
+        assert ("values of" in said) == expected
 
 
 def test_predictions_and_evaluations_say_it_too(safle, tmp_path, encoder_path):
@@ -121,8 +123,8 @@ def test_python_counts_refuse_and_warn_alike():
 
 def test_batches_are_judged_together():
     total = Accumulator(ENCODER)
-    for sex in (2.0, *[1.0] * 20):
-        total.add_samples([[40.0, sex]], ["ill"])
+    for age in (500.0, *[40.0] * 20):
+        total.add_samples([[age, 0.0]], ["ill"])
     with pytest.warns(SafleWarning, match="1 of 21 values"):
         total.snapshot()
 

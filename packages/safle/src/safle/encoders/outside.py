@@ -1,8 +1,8 @@
 """Values that an encoder does not expect: another unit or spelling, or nothing but gaps.
 
 They are counted where samples are counted, so that every way to count warns alike. If values are
-none of a column's levels, or more lie outside its range than a draft leaves out, a warning says how
-many; if more than a tenth do, the table is refused, unless the caller allows it.
+none of a column's levels, lie far outside its range, or more lie outside than a draft leaves out, a
+warning says how many; if more than a tenth do, the table is refused, unless the caller allows it.
 """
 
 from __future__ import annotations
@@ -104,12 +104,18 @@ class Outside:
 
     @property
     def _unexpected(self) -> NDArray[np.int64]:
-        """Features with unknown levels, or with more numbers outside than a draft leaves out."""
-        schema = self._encoder.schema
-        if schema is None:
+        """Features with unknown levels, or with numbers that no draft would have left out.
+
+        A draft leaves out a few numbers near its range; a few far from it are mistakes.
+        """
+        schema, ranges = self._encoder.schema, self._encoder.ranges
+        if schema is None or ranges is None:
             return np.flatnonzero(self.counts)
+        low, high = ranges
         is_category = np.array([column.is_category for column in schema.columns])
-        return np.flatnonzero(self.counts > np.where(is_category, 0, count_left_out(schema.least)))
+        many = self.counts > np.where(is_category, 0, count_left_out(schema.least))
+        far = (self._lowest < 2 * low - high) | (self._highest > 2 * high - low)
+        return np.flatnonzero(many | (far & (self.counts > 0)))
 
     def texts(self) -> list[str]:
         """Sentences about values that are not expected; many features share one."""
