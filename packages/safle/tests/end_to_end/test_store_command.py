@@ -80,6 +80,9 @@ def test_a_model_is_told_from_those_of_a_store_that_has_changed_since(folder):
     other = ("card", "old.model", "--sum", "abc.total", "-o", "card.md")
     assert "solved from another sum" in safle(*other, folder=folder, code=1).stderr
     safle("card", "old.model", "--sum", "ab.total", "-o", "card.md", folder=folder)
+    assert "the sum does not name them" in (folder / "card.md").read_text()
+    wrong = ("card", "old.model", "--sum", "encoder.safetensors", "-o", "card.md")
+    assert "encoder.safetensors: " in safle(*wrong, folder=folder, code=1).stderr
 
 
 def state(store):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,13 @@ def test_counts_fit_the_temperature_of_the_quadratic_head(
         for step in (0.85, 1.0, 1.15)
     ]
     assert losses[1] == min(losses)
+    # The same counts twice would make the sites more alike, and surer, than they are.
+    copied = shutil.copy(sites[0], tmp_path / "copied.eval")
+    for asked in (["evaluate"], ["fit-temperature", files[0], "-o", str(tmp_path / "twice")]):
+        refused = safle(*asked, sites[0], str(copied), code=1)
+        assert f"the same counts are in {sites[0]} already; leave one out" in " ".join(
+            refused.split()
+        )
     # Another model's counts are not its own, and with a temperature it is another model.
     again = str(tmp_path / "again.safetensors")
     assert "evaluate the same model" in safle(

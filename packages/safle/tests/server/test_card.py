@@ -48,3 +48,15 @@ def test_what_was_not_stated_is_said_not_to_be(model: Model) -> None:
 def test_sites_of_another_model_are_refused(model: Model) -> None:
     with pytest.raises(InvalidInput, match="1 classes and the model knows 2"):
         write_card(model, sites=[Entry("north", "a" * 64, 13, 10, ("well",))])
+
+
+def test_a_card_of_a_sum_invents_no_site(model: Model) -> None:
+    card = write_card(model, samples=2482)
+    assert "2,482 samples. Sites: not stated: the sum does not name them." in card
+    assert "| site |" not in card
+    alone = [Entry("north", "a" * 64, 13, 10, model.class_names)]
+    assert "13 samples of 1 site.\n" in write_card(model, sites=alone)
+
+
+def test_a_figure_that_names_a_class_becomes_no_markup(model: Model) -> None:
+    assert r"| never predicted | \<b\> |" in write_card(model, figures={"never predicted": "<b>"})

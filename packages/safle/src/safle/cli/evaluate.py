@@ -16,8 +16,9 @@ from safle.cli import options as opt
 from safle.cli.count import release, release_options, warn_of_repeats
 from safle.cli.facts import privacy_facts, temperature_of
 from safle.cli.session import Session, command
+from safle.cli.solve import read_sum
 from safle.encoders.features import ClassName
-from safle.errors import InvalidInput
+from safle.errors import DuplicateContribution, InvalidInput
 from safle.evaluation import EvaluationReport, read_evaluation
 from safle.evaluation import fit_temperature as fit
 from safle.evaluation.counts import Evaluation
@@ -27,7 +28,7 @@ from safle.server import Store, write_card
 from safle.site.counting import Counts, evaluate_table
 from safle.solver.solution import digest_of_sum
 from safle.tables import open_matching
-from safle.wire import Contribution, Entry, peek_file_type
+from safle.wire import peek_file_type
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
 COUNTS = "Write the counts of this table, for `safle sum`: no sample, no score of its own leaves."
@@ -100,14 +101,22 @@ def _count(
 
 
 def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
+    """Counts by their files' names; an error for those of another model, and for the same twice."""
     sites: dict[str, Evaluation] = {}
     for path in files:
         if str(path) in sites:
             raise click.UsageError(f"{path} is named twice")
-        sites[str(path)] = read_evaluation(path)
-        first = sites[str(files[0])]
+        counts = read_evaluation(path)
         with naming(path):
-            sites[str(path)].require(first.model, first.class_names)
+            for name, before in sites.items():
+                counts.require(before.model, before.class_names)
+                if counts.sample_count and counts == before:
+                    raise DuplicateContribution(
+                        f"the same counts are in {name} already; leave one out, or, if two "
+                        "clients really hold the same data, add them up first: 'safle sum "
+                        "--allow-duplicates'"
+                    )
+        sites[str(path)] = counts
     return sites
 
 
@@ -144,7 +153,7 @@ def fit_temperature(
     too often, and the temperature would make it too sure: evaluate on others.
     """
     before = load_model(model)
-    total = reduce(add, map(read_evaluation, counts))
+    total = reduce(add, _read_sites(counts).values())
     fitted = fit(before, total)
     fitted.save(output)
     facts = {
@@ -175,29 +184,29 @@ def card(session: Session, /, model: Path, test: Path | None, output: Path, **op
     is for, and who answers for it, is yours to add.
     """
     loaded, figures = load_model(model), {}
-    sites = _contributors(session, loaded, options["store"], options["total"])
+    data = _find_data(session, loaded, options["store"], options["total"])
     if test is not None:
         counts = _count(session, loaded, test, options)
         figures = {"measured on": test.name, **EvaluationReport(counts.total).facts()}
-    text = write_card(loaded, sites=sites, mode=options["mode"], figures=figures)
+    text = write_card(loaded, **data, mode=options["mode"], figures=figures)
     atomic.write_text(output, text)
     session.text([f"{output}: a model card of {len(text.splitlines())} lines"])
 
 
-def _contributors(
+def _find_data(
     session: Session, model: Model, store: Path | None, total: Path | None
-) -> list[Entry]:
-    """The contributors; an error if the model was not solved from this store or sum."""
+) -> dict[str, Any]:
+    """What a card says of its data; an error if the model was not solved from this store or sum."""
     if store is not None:
         with (
             Store.open(store) as opened,
             session.progress(f"summing {len(opened.members)} contributions") as advance,
         ):
             opened.check_origin(model, advance)
-            return list(opened.members.values())
+            return {"sites": list(opened.members.values())}
     if total is None:
-        return []
-    statistics, entry = Contribution.read(total).open(model.encoder.space)
+        return {}
+    statistics = read_sum(total, model.encoder.space)
     if digest_of_sum(statistics) != model.sum_digest:
         raise InvalidInput(f"{total}: the model was solved from another sum; name that one")
-    return [entry]
+    return {"samples": statistics.sample_count}

@@ -15,6 +15,7 @@ from safle.cli import options as opt
 from safle.cli.facts import model_facts
 from safle.cli.session import Session, command
 from safle.encoders import Encoder, load_encoder, suits_by_class
+from safle.encoders.codes import CodeSpace
 from safle.errors import InvalidInput, SolveError
 from safle.model import Model
 from safle.server import Store
@@ -100,12 +101,18 @@ def solve(session: Session, /, total: Path, encoder_path: Path, **options: Any) 
     solved with a ridge as large as their noise.
     """
     encoder = load_encoder(encoder_path)
-    read = read_noisy if peek_file_type(total) == "noisy statistics" else read_statistics
-    statistics: Sums = read(total, space=encoder.space)
+    statistics = read_sum(total, encoder.space)
     explanation = (
         "a sum does not show which contribution is at fault: 'safle store solve' checks each"
     )
     _solve_and_save(session, encoder, statistics, lambda _solving: explanation, **options)
+
+
+def read_sum(path: Path, space: CodeSpace) -> Sums:
+    """Summed statistics, exact or noisy."""
+    read = read_noisy if peek_file_type(path) == "noisy statistics" else read_statistics
+    statistics: Sums = read(path, space=space)
+    return statistics
 
 
 @command("safle store solve store -o model.safetensors", name="solve")

@@ -20,6 +20,7 @@ def write_card(
     model: Model,
     *,
     sites: Iterable[Entry] = (),
+    samples: int | None = None,
     mode: Mode | None = None,
     figures: Mapping[str, object] | None = None,
 ) -> str:
@@ -27,7 +28,8 @@ def write_card(
 
     Parameters
     ----------
-    sites : the contributions that were summed, as a store lists them, or one entry for their sum
+    sites : the contributions that were summed, as a store lists them
+    samples : of a sum, if only that is known: it does not name its sites
     mode : how contributions travelled, if that is known
     figures : what was measured: name to value
 
@@ -50,7 +52,12 @@ def write_card(
     pages = templates_of("safle.server", lstrip_blocks=True, keep_trailing_newline=True)
     pages.filters["plain"] = _escape
     return pages.get_template("card.md.j2").render(
-        model=model, encoder=model.encoder, sites=listed, mode=mode, figures=figures or {}
+        model=model,
+        encoder=model.encoder,
+        sites=listed,
+        samples=samples,
+        mode=mode,
+        figures=figures or {},
     )
 
 
