@@ -230,6 +230,23 @@ def test_a_page_shows_all_and_asks_no_host(answered: Answered) -> None:
     assert page.count(f"{figures.macro_auc.value:.3f}<small>") >= 2
 
 
+def test_a_report_says_what_the_most_frequent_class_reaches_and_which_is_never_predicted() -> None:
+    bins = np.zeros((2, 2, 1024), np.int64)
+    bins[0, :, 600] = bins[1, ::-1, 423] = 7, 93
+    confidence = np.zeros((2, 1024), np.int64)
+    confidence[:, 600] = 7, 93
+    confusion = np.array([[93, 0], [7, 0], [0, 0]])
+    counts = safle.Evaluation("0" * 64, ("<well>", "ill"), confusion, bins, confidence)
+    report = EvaluationReport(counts)
+    assert report.facts()["always the most frequent class"] == "93.00%"
+    assert report.facts()["never predicted"] == "ill"
+    assert report.to_json()["always_most_frequent_class"] == 0.93
+    assert report.to_json()["never_predicted"] == ["ill"]
+    assert "accuracy of 0.930. Never predicted: ill." in report.to_html()
+    both = replace(counts, confusion=np.array([[92, 1], [6, 1], [0, 0]]))
+    assert "never predicted" not in EvaluationReport(both).facts()
+
+
 def test_the_areas_under_the_curves_of_a_page_are_its_figures(answered: Answered) -> None:
     counts = safle.evaluate(*answered)
     lines = re.findall('<polyline points="([^"]*)"', EvaluationReport(counts).to_html())

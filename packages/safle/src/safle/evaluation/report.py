@@ -86,6 +86,17 @@ class EvaluationReport:
         rows: Counts = self.counts.confusion[: len(self.names)]
         return rows
 
+    @property
+    def largest_class(self) -> float:
+        """Accuracy of always naming the most frequent class."""
+        return float(self.counts.class_counts[:-1].max()) / self.counts.sample_count
+
+    @property
+    def never_predicted(self) -> list[ClassName]:
+        """Classes that no sample was taken for, though the model knows them."""
+        predicted = self.counts.confusion.sum(axis=0)
+        return [self.counts.class_names[place] for place in np.flatnonzero(predicted == 0)]
+
     def facts(self) -> dict[str, object]:
         """Titles and figures of all sites together, as text."""
         right, total = int(np.trace(self.counts.confusion)), self.counts.sample_count
@@ -97,6 +108,9 @@ class EvaluationReport:
             f"{accuracy.value:.2%} ({right:,} of {total:,}; {accuracy.low:.1%} to "
             f"{accuracy.high:.1%})"
         )
+        shown["always the most frequent class"] = f"{self.largest_class:.2%}"
+        if self.never_predicted:
+            shown["never predicted"] = ", ".join(map(str, self.never_predicted))
         if len(self.counts.class_names) == 2:
             positive = self.counts.class_names[-1] if self.positive is None else self.positive
             shown["sensitivity"] = f"{shown['sensitivity']} of {positive}"
@@ -156,6 +170,8 @@ class EvaluationReport:
             "samples": self.counts.sample_count,
             "accuracy": self.figures.accuracy.value,
             "balanced_accuracy": self.figures.balanced_accuracy.value,
+            "always_most_frequent_class": self.largest_class,
+            "never_predicted": self.never_predicted,
             "figures": self.figures.to_json(),
             "classes": [
                 {"name": name, **without_nan(measured), "support": samples}
@@ -180,6 +196,8 @@ class EvaluationReport:
             "evaluation.html.j2",
             counts=counts,
             titles=FIGURES,
+            largest_class=self.largest_class,
+            never_predicted=self.never_predicted,
             columns={"all sites" if sites else "all samples": (counts, self.figures), **sites},
             drawn=[self.names[place] for place in drawn],
             charts={
