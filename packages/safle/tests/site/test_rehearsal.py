@@ -42,8 +42,11 @@ def test_samples_are_judged_by_the_held_out_ones(digits):
 
 
 def test_too_few_samples_to_hold_any_out(digits):
-    with pytest.raises(InvalidInput, match="4 samples; a fifth"):
-        rehearse(make_encoder(INK, units=16), Table(digits[0][:4], digits[1][:4]), where="t.csv")
+    encoder, (features, labels) = make_encoder(INK, units=16), digits
+    with pytest.raises(InvalidInput, match=r"t.csv: 4 samples; a fifth.*expected at least 5"):
+        rehearse(encoder, Table(features[:4], labels[:4]), where="t.csv")
+    with pytest.raises(InvalidInput, match=r"t.csv: has no samples, .* is it the right file"):
+        rehearse(encoder, Table(features[:0], labels[:0]), where="t.csv")
 
 
 @pytest.mark.parametrize("kind", KINDS)

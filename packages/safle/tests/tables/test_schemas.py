@@ -240,6 +240,16 @@ def test_a_draft_doubts_what_is_hardly_a_feature(safle, tmp_path, cells, said):
     assert all(said in line and "'x'" in line for line in warned)
 
 
+def test_a_table_of_which_nothing_can_be_drafted_is_told_in_words(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("age,sex,label\n")
+    with pytest.raises(TableError, match=r"a.csv: has no samples, .*; is it the right file"):
+        draft_schema(path)
+    path.write_text("age,sex,label\n" + "61,f,ill\n" * 2)
+    with pytest.raises(TableError, match=r"a feature; 'age' has a value .*, 'sex' has [^{}]*$"):
+        draft_schema(path)
+
+
 def test_a_draft_says_which_column_a_few_texts_keep_out(safle, tmp_path):
     dose = [*(at * 7 % 141 for at in range(141)), *["unknown"] * 3]
     columns = {"dose": dose, "age": [*range(30, 78)] * 3, "label": ["ill", "well"] * 72}

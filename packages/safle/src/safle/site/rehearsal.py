@@ -105,6 +105,16 @@ def rehearse(
     The exposure is that of each different row counted once: ten copies of one patient are one
     patient. The arguments are those of `count_table`.
     """
+    samples = len(table) if table.weights is None else int((table.weights > 0).sum())
+    if not samples:
+        raise InvalidInput(
+            f"{where}: has no samples, so there is nothing to send; is it the right file?"
+        )
+    if samples < HELD_OUT:
+        raise InvalidInput(
+            f"{where}: {samples} samples; a fifth of them cannot be held out: expected at least "
+            f"{HELD_OUT}"
+        )
     begun = time.perf_counter()
     counts = count_table(
         encoder,
@@ -145,8 +155,6 @@ def _judge_held_out(encoder: Encoder, table: Table, progress: Progress) -> tuple
     counted = times > 0
     times = times[counted]
     features, labels = np.asarray(table.features)[counted], np.asarray(table.labels)[counted]
-    if len(labels) < HELD_OUT:
-        raise InvalidInput(f"{len(labels)} samples; a fifth of them cannot be held out")
     held_out = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
     kept = ~held_out
     with warnings.catch_warnings():

@@ -31,6 +31,8 @@ MOST_DISTINCT = 100
 MOST_SHARE_OF_TEXTS = 0.1
 """Up to this share, texts seem to be gaps or mistakes in a column of numbers."""
 MOST_UNITS = 4
+MOST_REASONS = 5
+"""Most columns whose reasons an error names."""
 SPARSE_REASONS = ("has a value", "hardly ever varies")
 """How the reasons begin for which a column is no feature here, but may be one in another table."""
 FEWEST_IDENTIFIERS = 100
@@ -93,6 +95,10 @@ def draft_schema(
     """
     is_frame = bool(frame_names(source))
     sheet = frame_sheet(source) if is_frame else read_sheet(existing_file(source, TableError))
+    if not len(sheet.frame):
+        raise TableError(
+            f"{sheet.where}: has no samples, so there is nothing to draft; is it the right file?"
+        )
     wanted = None if label_column == LABEL_COLUMN else label_column
     selection = Selection(label_column=wanted, ignore=tuple(ignore), id_column=id_column)
     label_name = selection.find_label(sheet.where, sheet.names) if labels is None else None
@@ -124,8 +130,11 @@ def draft_schema(
         else:
             left_out[name] = drafted
     if not found:
+        reasons = [f"{name!r} {why}" for name, why in [*left_out.items()][:MOST_REASONS]]
+        more = f" and {len(left_out) - MOST_REASONS} more" * (len(left_out) > MOST_REASONS)
         raise TableError(
-            f"{sheet.where}: no column that could be a feature; {left_out or 'it has none'}"
+            f"{sheet.where}: no column that could be a feature; "
+            f"{', '.join(reasons) or 'it has none'}{more}"
         )
     sparse = {name for name, why in left_out.items() if why.startswith(SPARSE_REASONS)}
     schema = Schema(
