@@ -49,6 +49,20 @@ def test_a_refusal_is_one_line_and_leaves_nothing(site, safle):
         assert not [*Path().glob("a.stats*")]
 
 
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (("--key", "a.key"), 2, "--round, --operator and --key belong together"),
+        (("--policy", "nosuch.toml"), 1, "nosuch.toml"),
+    ],
+)
+def test_what_lets_counts_out_is_checked_before_the_table_is_read(site, safle, more, code, said):
+    Path("a.npz").write_bytes(b"no table")
+    Path("a.key").touch()
+    for asked in (COUNT, ("histogram", "a.npz", "--low", "0", "--high", "1", "-o", "a.stats")):
+        assert said in safle(*asked, *more, code=code)
+
+
 def test_a_table_in_which_rows_repeat_is_judged_by_each_row_once(site, safle):
     labels = np.array(["ill", "well"])[np.arange(12) % 2]
     write_table("a.npz", site.features.repeat(12, axis=0), labels.repeat(12))

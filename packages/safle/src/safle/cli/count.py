@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import rich_click as click
@@ -21,17 +21,40 @@ from safle.site.release import FILE_TYPE_OF, Release
 from safle.site.sheet import write_release
 from safle.tables import Table, open_matching, open_table
 
+if TYPE_CHECKING:
+    # Only private rounds need these imports.
+    from safle.private import PrivateKey, PrivateRound
+
 release_options = opt.options(opt.policy_option, opt.round_options(panel="Under masks"))
-"""The options that `release` reads: a policy, and the files of a private round."""
+"""The options that `load_release_files` reads: a policy, and the files of a private round."""
+
+
+class ReleaseFiles(NamedTuple):
+    """By which rules counts leave: a policy, and a private round with a client's key."""
+
+    policy: Policy | None
+    private_round: PrivateRound | None
+    key: PrivateKey | None
+
+
+def load_release_files(options: dict[str, Any]) -> ReleaseFiles:
+    """Load the files of `release_options`; commands do so before they read a large table."""
+    policy = Policy.find(options["policy_path"])
+    round_files = [options[name] for name in ("round_path", "operator_path", "key_path")]
+    if not any(round_files):
+        return ReleaseFiles(policy, None, None)
+    if not all(round_files):
+        raise click.UsageError("--round, --operator and --key belong together")
+    # Only private rounds need these imports.
+    from safle.cli.private import load_round
+    from safle.private import PrivateKey
+
+    private_round = load_round(options["round_path"], options["operator_path"])
+    return ReleaseFiles(policy, private_round, PrivateKey.load(options["key_path"]))
 
 
 def release(
-    session: Session,
-    counts: Counts[Any],
-    output: Path,
-    options: dict[str, Any],
-    *,
-    encoder: str = "",
+    session: Session, counts: Counts[Any], output: Path, files: ReleaseFiles, *, encoder: str = ""
 ) -> tuple[str, bytes]:
     """Write what was counted, masked if a round is named, with its release sheets.
 
@@ -39,22 +62,16 @@ def release(
     an evaluated model's encoder. Returns the type of the file, and its bytes.
     """
     plain = Release.of(counts.total, encoder, counts.distinct_rows)
-    policy = Policy.find(options["policy_path"])
-    round_files = [options[name] for name in ("round_path", "operator_path", "key_path")]
-    if not any(round_files):
+    private_round = files.private_round
+    if private_round is None or files.key is None:
         file_type = FILE_TYPE_OF[type(counts.total)]
         data = file_type.encode(counts.total)
-        write_release(output, data, plain, policy)
+        write_release(output, data, plain, files.policy)
         return file_type.name, data
-    if not all(round_files):
-        raise click.UsageError("--round, --operator and --key belong together")
-    # Only private rounds need these imports.
-    from safle.cli.private import load_round
-    from safle.private import PrivateKey, mask
+    from safle.private import mask
 
-    private_round = load_round(options["round_path"], options["operator_path"])
-    data = mask(private_round, PrivateKey.load(options["key_path"]), counts.total).to_bytes()
-    write_release(output, data, plain.under_masks(private_round), policy)
+    data = mask(private_round, files.key, counts.total).to_bytes()
+    write_release(output, data, plain.under_masks(private_round), files.policy)
     session.note(
         "masked: the file does not show the counts that are listed here. Only a sum of at least "
         f"{private_round.least_clients} clients can be opened, if all of "
@@ -88,6 +105,7 @@ def count(
     The file holds exact counts of codes, pairs of codes and classes, not samples. It is
     the only thing that leaves the client.
     """
+    release_files = load_release_files(options)
     encoder, trusted = load_encoder(encoder_path), options["trust_features"]
     table = open_matching(encoder, features, trusted=trusted, **opt.pick_table_options(options))
     with session.progress(f"counting {features.name}") as advance:
@@ -105,7 +123,7 @@ def count(
             "is, use --allow-empty"
         )
     warn_of_repeats(session, table, counts)
-    file_type, data = release(session, counts, output, options)
+    file_type, data = release(session, counts, output, release_files)
     session.facts(f"{output}: {file_type}", counts_facts(counts.total, data))
 
 
@@ -131,6 +149,7 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     declared = opt.parse_grid(options)
     if declared is None:
         raise click.UsageError("give --low and --high, or --schema FILE")
+    release_files = load_release_files(options)
     table = open_table(features, **opt.pick_table_options(options))
     # Every client counts the columns in the same order, whatever the order of its file.
     table = table.arrange(declared["names"] or sorted(table.names), where=str(features))
@@ -144,7 +163,7 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
 
     with session.progress(f"histogram of {features.name}") as advance:
         table.for_each_batch(add, where=features, progress=advance)
-    file_type, data = release(session, Counts(counted, counted), output, options)
+    file_type, data = release(session, Counts(counted, counted), output, release_files)
     session.facts(f"{output}: {file_type}", counts_facts(counted, data))
     warn_of_coarse(session, counted)
 

@@ -13,7 +13,7 @@ import rich_click as click
 from safle.basics import atomic
 from safle.basics.places import naming
 from safle.cli import options as opt
-from safle.cli.count import release, release_options, warn_of_repeats
+from safle.cli.count import load_release_files, release, release_options, warn_of_repeats
 from safle.cli.facts import privacy_facts, temperature_of
 from safle.cli.session import Session, command
 from safle.cli.solve import read_sum
@@ -66,11 +66,13 @@ def evaluate(
         sites = _read_sites(files)
         total = reduce(add, sites.values())
     elif len(files) == 2:
+        # What stays here is subject to no policy.
+        release_files = None if counts is None else load_release_files(options)
         model = load_model(files[0])
         counted = _count(session, model, files[1], options, leaves=counts is not None)
         total, sites, privacy = counted.total, {}, privacy_facts(model)
-        if counts is not None:
-            release(session, counted, counts, options, encoder=model.encoder.fingerprint)
+        if counts is not None and release_files is not None:
+            release(session, counted, counts, release_files, encoder=model.encoder.fingerprint)
     else:
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
     several = sites if len(sites) > 1 else {}
