@@ -211,6 +211,10 @@ def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):
         assert ("epsilon 2, delta 1e-05" in shown) == said
         written = json.loads((tmp_path / "f.json").read_text())
         assert written.get("privacy") == ("epsilon 2, delta 1e-05" if said else None)
+    (tmp_path / "noisy.stats").write_bytes(encode_noisy(noisy))
+    card = tmp_path / "card.md"
+    safle("card", tmp_path / "noisy", "--sum", tmp_path / "noisy.stats", "-o", card)
+    assert f"About {noisy.sample_count:,} samples. Sites: not stated" in card.read_text()
 
 
 def test_publishing_keeps_to_the_site_s_policy(total, safle, tmp_path, monkeypatch):
