@@ -78,7 +78,7 @@ def test_a_policy_counts_lines_once_whether_they_have_weights_or_repeat(safle, f
     for name, more in (("weighted", ["--weight-column", "times"]), ("repeated", [])):
         asked = counting(folder, name, *more)
         said = safle(*asked, "--policy", folder / "policy.toml", code=1)
-        assert "least_samples: 3; expected at least 4" in " ".join(said.split())
+        assert "least_samples: 3 different rows; expected at least 4" in " ".join(said.split())
         assert not (folder / f"{name}.stats").exists()
 
 
@@ -133,7 +133,7 @@ def test_a_policy_judges_evaluated_lines_once(safle, folder, model):
     (folder / "policy.toml").write_text("least_samples = 4")
     asked = ["evaluate", model, folder / "weighted.csv", "--weight-column", "times"]
     asked += ["--counts", folder / "w.eval", "--policy", folder / "policy.toml"]
-    assert "least_samples: 3; expected" in " ".join(safle(*asked, code=1).split())
+    assert "least_samples: 3 different rows; expected" in " ".join(safle(*asked, code=1).split())
     assert not (folder / "w.eval").exists()
 
 
