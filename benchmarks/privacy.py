@@ -210,7 +210,7 @@ def _add_privately(
         with (
             TemporaryDirectory() as folder,
             clock.on("keyholder"),
-            History(Path(folder) / "history.sqlite") as history,
+            History(Path(folder) / "history.sqlite", new=True) as history,
         ):
             request = Request.from_bytes(asked, private_round)
             answers.append(answer_request(request, key, history).to_bytes(key))

@@ -34,7 +34,7 @@ class Parties:
     clients: list[PrivateKey]
     keyholders: list[PrivateKey]
 
-    def again(self, space, *, least_clients=2):
+    def again(self, space, *, least_clients=2, after=None):
         """Another round of the same people."""
         private_round = declare_round(
             self.operator,
@@ -42,6 +42,7 @@ class Parties:
             clients=[key.public for key in self.clients],
             keyholders=[key.public for key in self.keyholders],
             least_clients=least_clients,
+            after=after,
         )
         return replace(self, private_round=private_round)
 
@@ -60,12 +61,12 @@ class Parties:
         """The masked sum of the values of the first clients."""
         return self.gather(self.mask(number, value) for number, value in enumerate(values))
 
-    def answer(self, number, total, history=None):
+    def answer(self, number, total, history=None, *, despite=()):
         """The file of a keyholder, who has opened nothing before unless there is a history."""
         request = Request.from_bytes(total.request.to_bytes(), self.private_round)
         key = self.keyholders[number]
-        with History(history) if history else new_history() as opened:
-            return answer_request(request, key, opened).to_bytes(key)
+        with open_history(history) if history else new_history() as opened:
+            return answer_request(request, key, opened, despite_difference=despite).to_bytes(key)
 
     def open(self, total, files=None):
         """The sum, opened by the keyholders' files; by default by those of all of them."""
@@ -90,8 +91,13 @@ def answers_of(parties, total):
 @contextmanager
 def new_history():
     """The history of a keyholder that has opened nothing."""
-    with TemporaryDirectory() as folder, History(Path(folder) / "history.sqlite") as history:
+    with TemporaryDirectory() as folder, open_history(f"{folder}/history.sqlite") as history:
         yield history
+
+
+def open_history(path):
+    """A keyholder's history, begun if there is none."""
+    return History(path, new=not Path(path).exists())
 
 
 def plain_mask(wide, narrow, seed, round_digest, client, keyholder):

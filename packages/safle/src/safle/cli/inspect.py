@@ -93,6 +93,8 @@ def _show_private(session: Session, path: Path, name: str) -> None:
             keys = getattr(content, parties).values()
             facts[parties] = ", ".join(f"{key.name} ({key.fingerprint[:16]}…)" for key in keys)
         facts["needed to open"] = f"all keyholders, at least {content.least_clients} clients"
+        if content.after:
+            facts["after sums of"] = ", ".join(content.after)
         facts["at most"] = f"{content.space.most_total_samples:,} samples"
     facts["file"] = readable(path.stat().st_size)
     session.facts(f"{path}: {name}", facts | {"checks": "checksum, sizes; signatures need keys"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,33 @@ PARTIES = (
     "--client a.pub --client b.pub --client c.pub --keyholder k1.pub --keyholder k2.pub "
     "--most-total-samples 10000 --key operator.key"
 )
+ANSWER = f"safle private answer request.ask {ROUND}"
 EXAMPLES = (
     "safle private keys hospital-a -o hospital-a.key",
     f"safle private round --encoder e.safetensors --classes ill,well {PARTIES} -o round.private",
     f"safle count hospital_a.csv --encoder encoder.safetensors {ROUND} --key a.key -o a.masked",
     f"safle private sum a.masked b.masked c.masked {ROUND} --request request.ask -o sum.masked",
-    f"safle private answer request.ask {ROUND} --key k1.key --history k1.sqlite -o k1.answer",
-    f"safle private answer request.ask {ROUND} --key k2.key --history k2.sqlite -o k2.answer",
+    f"{ANSWER} --key k1.key --history k1.sqlite --new-history -o k1.answer",
+    f"{ANSWER} --key k2.key --history k2.sqlite --new-history -o k2.answer",
     f"safle private open sum.masked k1.answer k2.answer {ROUND} -o total.stats",
 )
 FILES = "Masked files: paths, folders, or addresses for fsspec."
 KEY = "The private key to write, a new file; the public key goes beside it, with the suffix .pub."
 REQUEST = "The request to write; every keyholder gets a copy."
 HISTORY = "Your history of opened sums; always the same file, never an older copy."
+NEW_HISTORY = (
+    "Begin the history, with your first sum. Also if it is lost: then nobody can say what this "
+    "sum gives away together with those of before."
+)
+BEGIN_HISTORY = "For a keyholder: begin the history of opened sums too, a new file."
+DESPITE = (
+    "Open the sum though it gives this client away, together with sums of other rounds; once for "
+    "each whom the refusal names. It stays in your history. --yes does not stand for it."
+)
+AFTER = (
+    "A keyholder's answer to an earlier round: its history must hold that sum, or is refused as "
+    "an older copy; once for each."
+)
 MODEL = "For evaluation counts: the model that all sites evaluate."
 CLASSES = "For statistics: every class that any client may have."
 FEATURES = "Goes with --low and --high: the number of features."
@@ -79,7 +94,8 @@ def private() -> None:
 @command(EXAMPLES[0], of=private)
 @click.argument("name", help="Who you are in the round: hospital-a.")
 @opt.file_option("-o --output", KEY, required=True)
-def keys(session: Session, /, name: str, output: Path) -> None:
+@opt.file_option("--new-history history_path", BEGIN_HISTORY)
+def keys(session: Session, /, name: str, output: Path, history_path: Path | None) -> None:
     """Make the two keys of a client, a keyholder or an operator.
 
     The private key stays with you, and nobody needs a copy. Take the public one to the
@@ -90,6 +106,11 @@ def keys(session: Session, /, name: str, output: Path) -> None:
     for path in (output, public):
         if path.exists() or output == public:
             raise click.UsageError(f"-o {output}: {path} would be overwritten; name another file")
+    if history_path is not None:
+        if history_path.exists():
+            raise click.UsageError(f"--new-history {history_path}: it exists; keep it, and use it")
+        with library.History(history_path, new=True):
+            pass
     key.save(output)
     key.public.save(public)
     facts = {"name": name, "public key": public, "fingerprint": key.public.fingerprint}
@@ -115,6 +136,7 @@ def keys(session: Session, /, name: str, output: Path) -> None:
 @opt.file_option("--client clients", CLIENT, multiple=True, required=True)
 @opt.file_option("--keyholder keyholders", KEYHOLDER, multiple=True, required=True)
 @opt.option("--least least_clients", LEAST, "N", type=click.IntRange(min=2))
+@opt.file_option("--after earlier_answers", AFTER, multiple=True)
 @opt.file_option("--key key_path", OPERATOR_KEY, required=True)
 @opt.output("The round file to write; all parties need it.", "private round")
 def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -> None:
@@ -133,6 +155,7 @@ def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -
         _with_noise(_space(options), options),
         **parties,
         least_clients=options["least_clients"],
+        after=_requests_of(options["earlier_answers"]),
     )
     write_bytes(output, private_round.data)
     facts = {
@@ -144,6 +167,17 @@ def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -
         "round": private_round.digest,
     }
     session.facts(f"{output}: private round", facts)
+
+
+def _requests_of(answers: Sequence[Path]) -> dict[str, set[str]]:
+    """The requests that keyholders have answered, by keyholder."""
+    found: dict[str, set[str]] = {}
+    for path in answers:
+        with naming(path):
+            data = container.read_limited(path)
+            keyholder, request = library.KeyholderAnswer.read_names(data)
+        found.setdefault(keyholder, set()).add(request)
+    return found
 
 
 def _with_noise(space: Space, options: dict[str, Any]) -> Space:
@@ -219,7 +253,9 @@ def add_up(
 @click.argument("request", type=opt.FILE, help="The server's request.")
 @opt.round_options(required=True)
 @opt.file_option("--history history_path", HISTORY, required=True)
-@opt.flag("--yes", "Answer without asking you.")
+@opt.flag("--new-history", NEW_HISTORY)
+@opt.option("--despite-difference", DESPITE, "CLIENT", multiple=True)
+@opt.flag("--yes", "Answer without asking you; what is refused stays refused.")
 @opt.output("The answer to write; send it to the server.", "keyholder's answer")
 def answer(
     session: Session,
@@ -229,15 +265,18 @@ def answer(
     operator_path: Path,
     key_path: Path,
     history_path: Path,
+    new_history: bool,
+    despite_difference: tuple[str, ...],
     yes: bool,
     output: Path,
 ) -> None:
     """Open the sum of a request's clients, as one of the round's keyholders.
 
     Shows what would be opened and asks you first. Refuses too few clients, clients who are not in
-    the round, and a set that differs by too few clients from one that was opened before, or
-    just overlaps with it: sums added and subtracted would give those few away. What was
-    opened is on the disk before the answer is made.
+    the round, and a set that differs by too few clients from one of this round that was opened
+    before, or just overlaps with it: sums added and subtracted would give those few away. Refuses
+    the same of other rounds, whatever they count, unless --despite-difference names everybody who
+    is given away. What was opened is on the disk before the answer is made.
     """
     private_round, key = load_round(round_path, operator_path), library.PrivateKey.load(key_path)
     with naming(request):
@@ -245,13 +284,18 @@ def answer(
     # Before a question is asked, and a history made.
     with log_refusal(who=key.name, digest=asked.digest):
         require_keyholder(private_round, key)
-    with library.History(history_path) as history:
+        history = library.History(history_path, new=new_history)
+    with history:
         session.text(explain(asked, history))
+        with log_refusal(who=key.name, digest=asked.digest):
+            history.check(asked, key.name, despite_difference)
         if not yes and not click.confirm("Open this sum?"):
             raise FederationError(
                 "you have not opened this sum: no answer was written, and your history is as it was"
             )
-        answered = library.answer_request(asked, key, history, log=site_log())
+        answered = library.answer_request(
+            asked, key, history, despite_difference=despite_difference, log=site_log()
+        )
     write_bytes(output, answered.to_bytes(key))
     facts = {"keyholder": key.name, "clients": len(asked.heads), "request": asked.digest}
     session.facts(f"{output}: keyholder's answer", facts)

@@ -29,8 +29,9 @@ Clients mask their counts and send them, and the server adds them up:
 Every keyholder answers the server's request, and the sum opens:
 
 >>> request = Request.from_bytes(total.request.to_bytes(), private_round)
->>> with TemporaryDirectory() as folder, History(f"{folder}/history.sqlite") as history:
-...     answer = answer_request(request, board, history).to_bytes(board)
+>>> with TemporaryDirectory() as folder:
+...     with History(f"{folder}/history.sqlite", new=True) as history:
+...         answer = answer_request(request, board, history).to_bytes(board)
 >>> total.open([KeyholderAnswer.from_bytes(answer, private_round)]).sample_count
 3
 """

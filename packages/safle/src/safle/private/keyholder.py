@@ -1,17 +1,18 @@
 """A keyholder: opens sums of enough clients, and never two that tell few clients apart.
 
-The history names a sum, on the disk, before any mask is added up: a crash cannot lose it.
+The history names a sum, on the disk, before any mask is added up: a crash cannot lose it. Sums of
+one round are judged by `check_sets`, without exception; those of all rounds together by
+`find_exposed`, and whoever is given away must be named to open the sum all the same.
 
-An opened sum is a row of zeros and ones over the clients. Whoever adds and subtracts several sums
-reaches the span of their rows; a client is exposed if the row of that client alone is in it.
+A history that was lost, or an older copy of it, knows too little to judge. So it is begun once, on
+purpose, and a round may name sums that it must hold.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from fractions import Fraction
+import shlex
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from safle.basics.places import StrPath
 from safle.basics.sealed import SealedFile, now
 from safle.errors import FederationError
+from safle.private.differences import Opened, find_exposed
 from safle.private.keys import PrivateKey, SignedHead
 from safle.private.messages import KeyholderAnswer, Request
 from safle.private.round import PrivateRound
@@ -31,45 +33,65 @@ from safle.site.log import log_refusal, write_log
 _TABLES = {
     "opened": ("round", "request", "members", "clients", "least", "time"),
     "answers": ("round", "request", "answer"),
+    "begun": ("time",),
+    "despite": ("round", "request", "clients", "time"),
 }
+_EMPTY = (
+    "this history is empty: if you have opened sums before, name the file that holds them; if "
+    "this is your first sum, say --new-history"
+)
 _UNUSABLE = "{error}; without its history a keyholder must not answer"
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A set of clients whose sum was opened, or is about to be.
-
-    Attributes
-    ----------
-    members : each client with the file that it sent
-    clients : the clients' names, by their keys: in another round a name may be another client's
-    least_clients : of the round
-    """
-
-    round_digest: str
-    members: frozenset[str]
-    clients: dict[str, str]
-    least_clients: int
-
-    @staticmethod
-    def of(request: Request) -> Opened:
-        """The set that a request would open."""
-        private_round = request.private_round
-        clients = {private_round.clients[name].signing: name for name in request.heads}
-        return Opened(private_round.digest, request.members, clients, private_round.least_clients)
 
 
 class History:
     """The sums that a keyholder has opened, in a sealed file, on the disk when a call returns.
 
+    Parameters
+    ----------
+    new : begin it, or go on with one that lacks sums which a round names
+
     Attributes
     ----------
     ledger : the rounds with noise, in the same file
+
+    Raises
+    ------
+    FederationError
+        There is no history, or an empty one that nobody has begun, and ``new`` is false.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with History(f"{folder}/board.sqlite", new=True) as history:
+    ...         history.sets()
+    ...     try:
+    ...         History(f"{folder}/boards.sqlite")
+    ...     except FederationError as error:
+    ...         print(str(error)[:40])
+    []
+    this history is empty: if you have opene
     """
 
-    def __init__(self, path: StrPath) -> None:
+    def __init__(self, path: StrPath, *, new: bool = False) -> None:
+        if not new and not Path(path).exists():
+            raise FederationError(_EMPTY)
+        self.new = new
         self._file = SealedFile(path, _TABLES, message=_UNUSABLE)
+        try:
+            self._begin()
+        except BaseException:
+            self._file.close()
+            raise
         self.ledger = Ledger(path)
+
+    def _begin(self) -> None:
+        with self._file.transaction():
+            if self.sets() or any(self._file.rows("begun")):
+                return
+            if not self.new:
+                raise FederationError(_EMPTY)
+            self._file.append("begun", now())
 
     def __enter__(self) -> History:
         return self
@@ -81,26 +103,64 @@ class History:
         """The sets that were opened, or were about to be, in all rounds."""
         with self._file.naming():
             return [
-                Opened(digest, frozenset(json.loads(members)), json.loads(clients), least)
-                for _, digest, _, members, clients, least, _ in self._file.rows("opened")
+                Opened(digest, asked, frozenset(json.loads(members)), json.loads(clients), least)
+                for _, digest, asked, members, clients, least, _ in self._file.rows("opened")
             ]
 
-    def add(self, request: Request) -> None:
+    def despite(self) -> dict[str, list[str]]:
+        """The clients whom sums gave away, and were opened all the same, by request."""
+        with self._file.naming():
+            rows = self._file.rows("despite")
+            return {request: json.loads(clients) for _, _, request, clients, _ in rows}
+
+    def check(self, request: Request, keyholder: str, despite: Collection[str] = ()) -> bool:
+        """Refuse a request for what was opened before; whether it is a new one.
+
+        Parameters
+        ----------
+        despite : all clients whom the sum gives away together with those of other rounds
+        """
+        asked, before = Opened.of(request), self.sets()
+        if any(asked.request_digest == one.request_digest for one in before):
+            return False
+        self._check_age(request.private_round, keyholder, before)
+        same_round = [one.members for one in before if one.round_digest == asked.round_digest]
+        if same_round and request.private_round.space.privacy is not None:
+            raise FederationError(
+                "a set of this round was opened before, and every sum that opens with noise "
+                "costs as much privacy as the first: declare a new round"
+            )
+        check_sets([*same_round, asked.members], asked.least_clients)
+        check_despite(find_exposed(asked, before), despite)
+        return True
+
+    def _check_age(self, private_round: PrivateRound, keyholder: str, before: list[Opened]) -> None:
+        """Refuse a history that lacks what the round says it holds, unless it is a new one."""
+        expected = private_round.after.get(keyholder, ())
+        missing = {*expected} - {one.request_digest for one in before}
+        if missing and not self.new:
+            raise FederationError(
+                f"this history lacks {len(missing)} of the {len(expected)} sums that you have "
+                "opened before, as the round says: it is an older copy, or another's; bring the "
+                "right one back, or say --new-history if it is lost"
+            )
+        if before and self.new and not missing:
+            raise FederationError(
+                f"this history is not new: it holds sums that you have opened, {len(before)} in "
+                "number; leave --new-history out"
+            )
+
+    def add(self, request: Request, keyholder: str, despite: Collection[str] = ()) -> None:
         """Check a request against all earlier ones, and note it."""
         asked = Opened.of(request)
+        digests = asked.round_digest, asked.request_digest
         with self._file.transaction():
-            before = [one.members for one in self.sets() if one.round_digest == asked.round_digest]
-            if asked.members in before:
+            if not self.check(request, keyholder, despite):
                 return
-            if before and request.private_round.space.privacy is not None:
-                raise FederationError(
-                    "a set of this round was opened before, and every sum that opens with noise "
-                    "costs as much privacy as the first: declare a new round"
-                )
-            check_sets([*before, asked.members], request.private_round.least_clients)
             texts = json.dumps(sorted(asked.members)), json.dumps(asked.clients)
-            row = asked.round_digest, request.digest, *texts, asked.least_clients, now()
-            self._file.append("opened", *row)
+            self._file.append("opened", *digests, *texts, asked.least_clients, now())
+            if despite:
+                self._file.append("despite", *digests, json.dumps(sorted({*despite})), now())
 
     def keep_answer(self, request: Request, data: bytes) -> bytes:
         """Keep the first answer to a request, and return it: new noise could be averaged away."""
@@ -148,84 +208,36 @@ def check_sets(sets: Iterable[frozenset[str]], least_clients: int) -> None:
             )
 
 
-def warnings_across_rounds(asked: Opened, before: Iterable[Opened]) -> list[str]:
-    """Warnings of what this sum and those of other rounds give away, if clients count data again.
-
-    They name every client who is exposed by all sums together, and the clients by whom two sums
-    differ, if these are fewer than the larger ``least_clients`` of the two rounds. `check_sets`
-    judges what sums of this round alone give away.
-    """
-    opened, asked_set = [*before], frozenset(asked.clients)
-    others = [one for one in opened if one.round_digest != asked.round_digest]
-    same_round = [frozenset(one.clients) for one in opened if one not in others]
-    names = {key: name for other in (*opened, asked) for key, name in other.clients.items()}
-    sets = [frozenset(other.clients) for other in opened]
-    exposed = find_exposed([*sets, asked_set]) - find_exposed(sets)
-    exposed -= find_exposed([*same_round, asked_set])
-    warnings = []
-    if exposed:
-        warnings.append(
-            "Beware: you have opened sums of other rounds too. If their clients count the same "
-            "data in all, these sums and this one, added and subtracted, give away "
-            f"{', '.join(sorted(names[key] for key in exposed))}."
+def check_despite(exposed: dict[str, frozenset[str]], despite: Collection[str]) -> None:
+    """Refuse what gives clients away, unless each of them is named, and nobody else."""
+    named = {name for names in exposed.values() for name in names & {*despite}}
+    if others := sorted({*despite} - named):
+        raise FederationError(
+            f"--despite-difference {others[0]}: this sum does not give {others[0]} away; name "
+            f"exactly those whom it does: {', '.join(exposed) or 'nobody'}"
         )
-    for other in others:
-        other_set = frozenset(other.clients)
-        least_clients = max(other.least_clients, asked.least_clients)
-        for difference in (asked_set - other_set, other_set - asked_set):
-            if asked_set & other_set and 1 < len(difference) < least_clients:
-                warnings.append(
-                    f"Beware: you have opened a sum of round {other.round_digest[:12]}… too. If "
-                    "the others count the same data in both, the difference of the two is the sum "
-                    f"of few clients: {', '.join(sorted(names[key] for key in difference))}."
-                )
-    return warnings
-
-
-def find_exposed(sets: Iterable[frozenset[str]]) -> frozenset[str]:
-    """The members of sets whose own values follow from the sums over all of these sets."""
-    distinct = [*dict.fromkeys(sets)]
-    # Members of the same sets always stay together: they share a column.
-    columns: dict[tuple[bool, ...], list[str]] = {}
-    for member in frozenset[str]().union(*distinct):
-        columns.setdefault(tuple(member in one for one in distinct), []).append(member)
-    rows = [[Fraction(pattern[row]) for pattern in columns] for row in range(len(distinct))]
-    reduced = _reduce(rows)
-    single = {row.index(Fraction(1)) for row in reduced if sum(map(bool, row)) == 1}
-    return frozenset(
-        members[0]
-        for column, members in enumerate(columns.values())
-        if column in single and len(members) == 1
+    if all(names & {*despite} for names in exposed.values()):
+        return
+    options = " ".join(f"--despite-difference {shlex.quote(name)}" for name in exposed)
+    raise FederationError(
+        f"with the sums opened before, this would give away {', '.join(exposed)}, alone or as a "
+        "group of fewer clients than the round's least, if the clients count the same data in all "
+        "rounds: ask for a sum of the same clients as before; whoever knows that nobody has kept "
+        f"an earlier sum, or that other data are counted, can answer with {options}"
     )
-
-
-def _reduce(rows: list[list[Fraction]]) -> list[list[Fraction]]:
-    """The reduced echelon form: a unit row is in the span if and only if it is one of its rows."""
-    done: list[list[Fraction]] = []
-    for column in range(len(rows[0]) if rows else 0):
-        pivot = next((row for row in rows if row[column]), None)
-        if pivot is None:
-            continue
-        rows.remove(pivot)
-        unit = [value / pivot[column] for value in pivot]
-        done, rows = (
-            [[a - row[column] * b for a, b in zip(row, unit, strict=True)] for row in part]
-            for part in (done, rows)
-        )
-        done.append(unit)
-    return done
 
 
 def explain(request: Request, history: History) -> list[str]:
     """Say what a keyholder is asked to open, in sentences for the person who decides."""
     private_round, clients = request.private_round, request.heads
-    opened = history.sets()
-    before = [one.members for one in opened if one.round_digest == private_round.digest]
+    asked, opened = Opened.of(request), history.sets()
+    before = [one for one in opened if one.round_digest == asked.round_digest]
     past = f"Sets of this round that you have opened before: {len(before)}."
-    if request.members in before:
+    known = asked.request_digest in {one.request_digest for one in before}
+    if known:
         past = "You have opened this very set before: the answer will be the same."
     if not opened:
-        past = "Your history is empty: if you have answered before, stop, and name its old file."
+        past = "Your history is new: if you have answered before, stop, and name its old file."
     noise, promised = "", private_round.space.privacy
     if promised is not None:
         noise = f" You add noise: {promised.promise}, whatever the others do."
@@ -243,30 +255,46 @@ The round opens sums of at least {private_round.least_clients} clients, if all k
 {", ".join(private_round.keyholders)}.
 {past}
 You open the sum of all these clients, and the value of none of them alone.{noise}"""
-    return [*text.strip().splitlines(), *warnings_across_rounds(Opened.of(request), opened)]
+    lines = text.strip().splitlines()
+    if not known and (exposed := find_exposed(asked, opened)):
+        lines.append(
+            "Beware: with the sums that you have opened before, this one gives away "
+            f"{', '.join(exposed)}, if the clients count the same data in all rounds."
+        )
+    return lines
 
 
 def answer_request(
-    request: Request, key: PrivateKey, history: History, *, log: Path | None = None
+    request: Request,
+    key: PrivateKey,
+    history: History,
+    *,
+    despite_difference: Collection[str] = (),
+    log: Path | None = None,
 ) -> KeyholderAnswer:
     """Add up a keyholder's masks of a request's clients; the same request gets the same answer.
 
     Parameters
     ----------
+    despite_difference : every client whom this sum gives away, together with sums of other rounds
+        in the history, and whom you give away all the same; it is noted there
     log : file in which this call notes that it has answered, or why it refused, before it returns
 
     Raises
     ------
     FederationError
-        Too few clients, a box that is not this keyholder's, or a set that differs by too few
-        clients from one that was opened before.
+        Too few clients, a box that is not this keyholder's, a set that differs by too few clients
+        from what was opened before, or a history that is older than the round says.
     """
     if log is None:
-        return _answer(request, key, history)
+        return _answer(request, key, history, despite_difference)
     about: dict[str, Any] = {"who": key.name, "digest": request.digest, "place": log}
     with log_refusal(**about):
-        answer = _answer(request, key, history)
-    write_log("opened", note=f"a sum of {len(request.heads)} clients", **about)
+        answer = _answer(request, key, history, despite_difference)
+    note = f"a sum of {len(request.heads)} clients"
+    if despite_difference:
+        note += f", which gives away {', '.join(sorted({*despite_difference}))}"
+    write_log("opened", note=note, **about)
     return answer
 
 
@@ -278,11 +306,13 @@ def require_keyholder(private_round: PrivateRound, key: PrivateKey) -> None:
         )
 
 
-def _answer(request: Request, key: PrivateKey, history: History) -> KeyholderAnswer:
+def _answer(
+    request: Request, key: PrivateKey, history: History, despite: Collection[str]
+) -> KeyholderAnswer:
     private_round, space = request.private_round, request.private_round.space
     require_keyholder(private_round, key)
     mask_keys = [_open_mask_key(head, private_round, key) for head in request.heads.values()]
-    history.add(request)
+    history.add(request, key.name, despite)
     if kept := history.find_answer(request):
         return KeyholderAnswer.from_bytes(kept, private_round)
     masks = private_round.sizes.zeros()

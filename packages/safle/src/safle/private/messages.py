@@ -200,6 +200,18 @@ class KeyholderAnswer:
         masks = np.frombuffer(signed.decompress(private_round.sizes.bytes), np.uint8)
         return KeyholderAnswer(keyholder, private_round.digest, request, masks)
 
+    @staticmethod
+    def read_names(data: bytes | memoryview) -> tuple[str, str]:
+        """The keyholder and the request that an answer names; its signature is not checked.
+
+        An operator's own file of an earlier round, whose roster may have been another.
+        """
+        fields = SignedFile.read(data, container.ANSWER).head.fields
+        keyholder, request = fields.get("keyholder"), fields.get("request")
+        if not isinstance(keyholder, str) or not is_digest(request):
+            raise WireError("the answer does not name its keyholder and its request")
+        return keyholder, str(request)
+
     def check_request(self, request: Request) -> None:
         """Refuse an answer to another request."""
         request.private_round.check_digest(self.round_digest)

@@ -3,9 +3,10 @@
 Its head has the kind "round" and no other fields; the SHA-256 of the head is the round's identity.
 The payload is canonical JSON:
 
-- ``format`` ("safle-round-4"), ``id`` (random), ``most_total_samples`` (of all clients together);
+- ``format`` ("safle-round-5"), ``id`` (random), ``most_total_samples`` (of all clients together);
 - ``clients`` and ``keyholders`` (one to three): public keys;
 - ``least_clients``: the fewest whose sum is opened, and by whom two opened sums differ;
+- ``after``: by keyholder, the identities of earlier requests that its history must hold;
 - ``space``: ``kind`` ("statistics"), ``fingerprint``, ``layout`` and ``classes``, with noise also
   ``promise`` (``[epsilon, delta, calibration]``); or ``kind`` ("histogram"), ``grid``, ``features``
   and maybe ``names``; or ``kind`` ("evaluation counts"), ``model`` and ``classes``.
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -65,13 +66,14 @@ class _HistogramFile(_SpaceFile, tag="histogram"):
 
 
 class _RoundFile(msgspec.Struct, forbid_unknown_fields=True):
-    format: Literal["safle-round-4"]
+    format: Literal["safle-round-5"]
     id: str
     space: _StatisticsFile | _EvaluationFile | _HistogramFile
     most_total_samples: Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
     clients: list[PublicKey]
     keyholders: list[PublicKey]
     least_clients: Annotated[int, Meta(ge=2, le=MAX_SAMPLES)]
+    after: dict[str, list[Hexadecimal]]
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,14 @@ class RoundContent:
     space : what is added up
     clients, keyholders : by name; all keyholders must answer before a sum opens
     least_clients : the fewest whose sum is opened, and by whom two opened sums differ
+    after : by keyholder, the requests that it has answered before; its history must hold them
     """
 
     space: Space
     clients: Mapping[str, PublicKey]
     keyholders: Mapping[str, PublicKey]
     least_clients: int
+    after: Mapping[str, Sequence[str]]
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.keyholders) <= MOST_KEYHOLDERS:
@@ -103,6 +107,11 @@ class RoundContent:
         for parties in (self.clients, self.keyholders):
             if len({party.signing for party in parties.values()}) != len(parties):
                 raise SettingsError("one key under two names; give each party a key of its own")
+        if strangers := sorted({*self.after} - {*self.keyholders}):
+            raise SettingsError(
+                f"an answer of {strangers[0]}, who is not a keyholder of this round; name answers "
+                f"of its keyholders only: {', '.join(self.keyholders)}"
+            )
 
     @staticmethod
     def read(data: bytes, operator: PublicKey | None = None) -> tuple[RoundContent, SignedHead]:
@@ -203,7 +212,7 @@ def read_content(payload: bytes) -> RoundContent:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise WireError(f"{invalid}{error}") from error
-    return RoundContent(space, clients, keyholders, file.least_clients)
+    return RoundContent(space, clients, keyholders, file.least_clients, file.after)
 
 
 def declare_round(
@@ -213,6 +222,7 @@ def declare_round(
     clients: Sequence[PublicKey],
     keyholders: Sequence[PublicKey],
     least_clients: int | None = None,
+    after: Mapping[str, Collection[str]] | None = None,
 ) -> PrivateRound:
     """A new round, signed by its operator.
 
@@ -223,6 +233,8 @@ def declare_round(
         but one of them learns nothing more
     least_clients : no sum of fewer is opened, nor two that differ by fewer; None for half of the
         clients, and at least three
+    after : by keyholder, the digests of requests that it has answered in earlier rounds; its
+        history must hold them, so that no older copy of it is taken for the newest
 
     Examples
     --------
@@ -236,13 +248,14 @@ def declare_round(
     if least_clients is None:
         least_clients = max(LEAST_CLIENTS, math.ceil(len(clients) / 2))
     file = _RoundFile(
-        format="safle-round-4",
+        format="safle-round-5",
         id=secrets.token_hex(16),
         space=_write_space(space),
         most_total_samples=space.most_total_samples,
         clients=[*clients],
         keyholders=[*keyholders],
         least_clients=least_clients,
+        after={name: sorted({*digests}) for name, digests in (after or {}).items()},
     )
     payload = _canonical(file)
     head = SignedHead.sign(key, "round", payload)
