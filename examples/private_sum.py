@@ -53,10 +53,12 @@ total = gathering.finish()
 # Both keyholders look at who is in the sum, remember that they opened it, and answer.
 answers = []
 for key in keyholders:
-    with TemporaryDirectory() as folder:
-        # In earnest a keyholder keeps one history for all rounds, and begins it once.
-        with History(Path(folder) / "history.sqlite", new=True) as history:
-            answers.append(answer_request(total.request, key, history))
+    # In earnest a keyholder keeps one history for all rounds, and begins it once.
+    with (
+        TemporaryDirectory() as folder,
+        History(Path(folder) / "history.sqlite", new=True) as history,
+    ):
+        answers.append(answer_request(total.request, key, history))
 opened = total.open(answers)
 same = opened == safle.sum_statistics(counts)
 print(f"opened: {opened.sample_count} samples; equal to the plain sum: {same}")

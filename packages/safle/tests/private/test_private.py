@@ -13,8 +13,6 @@ import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 from safle.cli.main import app
 from safle.cli.session import Session
@@ -43,7 +41,7 @@ from safle.private import (
     declare_round,
     mask,
 )
-from safle.private.keyholder import History, explain, find_exposed
+from safle.private.keyholder import History, explain
 from safle.private.round import read_content
 from safle.site.policy import Policy
 from safle.site.release import Release
@@ -51,7 +49,7 @@ from safle.statistics import sum_statistics
 from safle.statistics.gram import Triangle
 from safle.wire import container
 from support.data_sets import fixed_data, fixed_encoder
-from support.private_rounds import answers_of, make_parties, new_history
+from support.private_rounds import answers_of, make_parties, new_history, open_history
 
 DATA = fixed_data("linear", 60)
 PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(6)]
@@ -75,7 +73,7 @@ def total(parties, files):
 
 def told(request, path):
     """What a keyholder with this history reads."""
-    with History(path) as history:
+    with open_history(path) as history:
         return "\n".join(explain(request, history))
 
 
@@ -205,58 +203,12 @@ def test_a_second_set_needs_enough_clients_of_difference(parties, files, tmp_pat
     assert parties.open(late) == sum_statistics(PARTS)
 
 
-def test_several_rounds_that_come_down_to_one_client_are_pointed_out(parties, tmp_path):
-    """{c, P, Q}, {c, R, S}, {P, R} and {Q, S} give 2c, where no two of them tell few apart."""
-    path = tmp_path / "history"
-    texts = []
-    for chosen in ((0, 1, 2), (0, 3, 4), (1, 3), (2, 4)):
-        # Each in a round of its own, whose clients have the same keys.
-        again = parties.again(SPACE)
-        total = again.gather([again.mask(at, PARTS[at]) for at in chosen])
-        texts.append(told(total.request, path))
-        again.answer(0, total, path)
-    assert ["Beware" in text for text in texts] == [False, False, False, True]
-    assert "added and subtracted, give away client-00." in texts[-1]
-
-
-def test_a_later_round_with_a_smaller_least_does_not_silence_warnings(tmp_path):
-    first = make_parties(SPACE, 6, least_clients=3)
-    path = tmp_path / "history"
-    first.answer(0, first.add_up(PARTS), path)
-    second = first.again(SPACE)
-    assert second.private_round.least_clients == 2
-    fewer = second.add_up(PARTS[:4])
-    few = "the difference of the two is the sum of few clients: client-04, client-05."
-    assert few in told(fewer.request, path)
-
-
-def test_clients_of_other_rounds_are_known_by_their_keys(parties, files, tmp_path):
-    """Others of the same names are others."""
-    path, others = tmp_path / "history", make_parties(SPACE, 6)
-    parties.answer(0, parties.gather(files), path)
-    fewer = others.add_up(PARTS[:5])
-    assert "Beware" not in told(fewer.request, path)
-
-
-@given(st.lists(st.frozensets(st.sampled_from("abcde"), min_size=1), max_size=5))
-def test_who_is_exposed_is_the_span_over_the_rationals(sets):
-    members = sorted({*"".join(map("".join, sets))})
-    rows = [[int(member in one) for member in members] for one in sets]
-    rank = np.linalg.matrix_rank(np.array(rows)) if rows else 0
-    units = np.eye(len(members), dtype=int)
-    expected = {
-        member
-        for member, unit in zip(members, units.tolist(), strict=True)
-        if np.linalg.matrix_rank(np.array([*rows, unit])) == rank
-    }
-    assert find_exposed(sets) == expected
-
-
 def test_a_keyholder_who_declines_is_told_so(parties, total, tmp_path, monkeypatch):
     monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
     write_files(parties, total, tmp_path)
     names = {"round": "round", "operator": "o.pub", "key": "k.key", "history": "history"}
     options = [word for name, path in names.items() for word in (f"--{name}", tmp_path / path)]
+    options.append("--new-history")
     asked = ["private", "answer", tmp_path / "request", *options, "-o", tmp_path / "k.answer"]
     done = subprocess.run(
         [sys.executable, "-c", "from safle.cli.main import run; run()", *map(str, asked)],
@@ -271,32 +223,6 @@ def test_a_keyholder_who_declines_is_told_so(parties, total, tmp_path, monkeypat
     assert not (tmp_path / "k.answer").exists()
     with History(tmp_path / "history") as history:
         assert history.sets() == []
-
-
-def test_a_second_round_that_tells_few_apart_is_pointed_out(parties, files, tmp_path):
-    path, again = tmp_path / "history", parties.again(SPACE)
-    assert "Your history is empty" in told(parties.gather(files).request, path)
-    parties.answer(0, parties.gather(files), path)
-    second = again.add_up(PARTS[:5]).request
-    text = told(second, path)
-    assert "empty" not in text
-    assert text.endswith("added and subtracted, give away client-05.")
-    fewer = Request(again.private_round, dict([*second.heads.items()][:4]))
-    assert "Beware" not in told(fewer, path)
-
-
-def test_sets_of_this_round_are_no_sums_of_other_rounds(parties, files, tmp_path):
-    parties.answer(0, parties.gather(files), tmp_path / "history")
-    assert "Beware" not in told(parties.gather(files[:5]).request, tmp_path / "history")
-    assert "Beware" not in told(parties.gather(files[:4]).request, tmp_path / "history")
-
-
-def test_sums_of_this_round_and_another_may_give_a_client_away_together(parties, files, tmp_path):
-    path, again = tmp_path / "history", parties.again(SPACE)
-    parties.answer(0, parties.gather(files[:4]), path)
-    again.answer(0, again.gather([again.mask(i, PARTS[i]) for i in (3, 4, 5)]), path)
-    # All clients, counted in the first round: (0-3) + (3-5) - (0-5) is client 3.
-    assert "give away client-03." in told(parties.gather(files).request, path)
 
 
 def test_sets_that_overlap_are_refused_with_what_to_ask_for(parties, files, tmp_path):
@@ -481,7 +407,7 @@ folder = Path(sys.argv[1])
 private_round = PrivateRound.load((folder / "round").read_bytes(), PublicKey.load(folder / "o.pub"))
 request = Request.from_bytes((folder / "request").read_bytes(), private_round)
 keyholder.add_masks = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-with History(folder / "history") as history:
+with History(folder / "history", new=True) as history:
     keyholder.answer_request(request, PrivateKey.load(folder / "k.key"), history)
 """
 

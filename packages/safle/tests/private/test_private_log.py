@@ -33,7 +33,7 @@ def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
         safle("count", f"{name}.npz", *own, "-o", f"{name}.masked")
     sums = [f"{name}.masked" for name in "abc"]
     safle("private", "sum", *sums, *told, "--request", "request.ask", "-o", "sum.masked")
-    own = ("--key", "board.key", "--history", "board.sqlite", "--yes")
+    own = ("--key", "board.key", "--history", "board.sqlite", "--new-history", "--yes")
     safle("private", "answer", "request.ask", *told, *own, "-o", "board.answer")
     safle("private", "open", "sum.masked", "board.answer", *told, "-o", "total.stats")
     noise = ("--epsilon", 1, "--delta", 1e-5, "--classes", "ill,well", "--calibration", "declared")

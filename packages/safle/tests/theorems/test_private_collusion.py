@@ -13,6 +13,7 @@ from safle.private.keyholder import check_sets
 from safle.statistics import sum_statistics
 from support.data_sets import fixed_data
 from support.private_rounds import make_parties
+from support.rationals import rank_of
 
 DATA = fixed_data("linear", 40)
 PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(4)]
@@ -109,17 +110,3 @@ def fewest_derived(opened, clients):
             if rank_of([*sent, *answered, wanted]) == rank:
                 return size
     return clients + 1
-
-
-def rank_of(rows):
-    rows, rank = [row[:] for row in rows], 0
-    for column in range(len(rows[0])):
-        pivot = next((at for at in range(rank, len(rows)) if rows[at][column]), None)
-        if pivot is None:
-            continue
-        rows[rank], rows[pivot] = rows[pivot], rows[rank]
-        for at in range(rank + 1, len(rows)):
-            factor = rows[at][column] / rows[rank][column]
-            rows[at] = [a - factor * b for a, b in zip(rows[at], rows[rank], strict=True)]
-        rank += 1
-    return rank

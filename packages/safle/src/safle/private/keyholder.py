@@ -87,7 +87,8 @@ class History:
 
     def _begin(self) -> None:
         with self._file.transaction():
-            if self.sets() or any(self._file.rows("begun")):
+            self._found = len(self.sets())
+            if self._found or any(self._file.rows("begun")):
                 return
             if not self.new:
                 raise FederationError(_EMPTY)
@@ -144,10 +145,9 @@ class History:
                 "opened before, as the round says: it is an older copy, or another's; bring the "
                 "right one back, or say --new-history if it is lost"
             )
-        if before and self.new and not missing:
+        if self.new and self._found and not missing:
             raise FederationError(
-                f"this history is not new: it holds sums that you have opened, {len(before)} in "
-                "number; leave --new-history out"
+                f"this history is not new, it holds sums: {self._found}; leave --new-history out"
             )
 
     def add(self, request: Request, keyholder: str, despite: Collection[str] = ()) -> None:

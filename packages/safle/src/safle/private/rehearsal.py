@@ -50,8 +50,10 @@ def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
     request = Request.from_bytes(total.request.to_bytes(), private_round)
     answers = []
     for key in keyholders:
-        with TemporaryDirectory() as folder:
-            with History(Path(folder) / "history.sqlite", new=True) as history:
-                data = answer_request(request, key, history).to_bytes(key)
+        with (
+            TemporaryDirectory() as folder,
+            History(Path(folder) / "history.sqlite", new=True) as history,
+        ):
+            data = answer_request(request, key, history).to_bytes(key)
         answers.append(KeyholderAnswer.from_bytes(data, private_round))
     return total.open(answers)
