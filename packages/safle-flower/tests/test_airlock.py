@@ -12,7 +12,7 @@ import pytest
 
 import safle as library
 from safle.errors import FederationError, WireError
-from safle.private import Gathering, Masked, StatisticsSpace
+from safle.private import Gathering, History, Masked, StatisticsSpace
 from safle.site.log import read_log
 from safle.wire import decode_statistics
 from safle_flower.airlock import Airlock, Question, Refused
@@ -139,6 +139,10 @@ def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
     with pytest.raises(Refused, match="no history"):
         answer(Question("open", files, expects), *papers)
     papers += ["--history", tmp_path / "opened.sqlite"]
+    with pytest.raises(Refused, match="this history is empty"):
+        answer(Question("open", files, expects), *papers)
+    with History(tmp_path / "opened.sqlite", new=True):
+        pass
     assert answer(Question("open", files, expects), *papers)
     few = replace(total.request, heads=dict([*total.request.heads.items()][:2]))
     files["request.ask"] = few.to_bytes()

@@ -13,7 +13,14 @@ from flower_support.clients import node_with_airlock, site_app
 from flower_support.serving import RegisteredGrid
 from safle.errors import FederationError
 from safle.model import Model
-from safle.private import StatisticsSpace
+from safle.private import (
+    History,
+    PrivateKey,
+    PrivateRound,
+    PublicKey,
+    StatisticsSpace,
+    declare_round,
+)
 from safle.site.log import LOG, read_log
 from safle.solver import solve
 from safle.statistics import sum_statistics
@@ -36,6 +43,7 @@ def federation(tmp_path):
     parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 100), 4, least_clients=3)
     DATA.encoder.save(tmp_path / "encoder.safetensors")
     parties.operator.public.save(tmp_path / "operator.pub")
+    parties.operator.save(tmp_path / "operator.key")
     (tmp_path / "round.private").write_bytes(parties.private_round.data)
     nodes = []
     for at, key in enumerate((*parties.clients, *parties.keyholders)):
@@ -60,8 +68,13 @@ def site(folder, name, table="", *options):
 
 def keyholder(folder, name):
     papers = ["--operator", folder / "operator.pub", "--key", folder / f"{name}.key"]
-    papers += ["--history", folder / f"{name}.sqlite"]
+    papers += ["--history", begun(folder / f"{name}.sqlite")]
     return node_with_airlock(folder, name, *papers, role="keyholder")
+
+
+def begun(history):
+    with History(history, new=True):
+        return history
 
 
 def play(run, nodes, kind=InProcessGrid):
@@ -136,6 +149,47 @@ def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):
     assert [row["status"] for row in report["clients"]].count("kept") == 3
 
 
+def refusals(folder):
+    rows = Report.read(folder / "out/report.json").keyholders
+    return [row.reason for row in rows if row.client.startswith("keyholder")]
+
+
+def test_a_second_round_without_one_client_opens_for_nobody(federation, tmp_path):
+    """A new round, with the same keys: nobody at a keyholder's is asked, so it is refused."""
+    run, nodes = federation
+    play(run, nodes)
+    private_round = PrivateRound.load(
+        (tmp_path / "round.private").read_bytes(), PublicKey.load(tmp_path / "operator.pub")
+    )
+    again = declare_round(
+        PrivateKey.load(tmp_path / "operator.key"),
+        private_round.space,
+        clients=[*private_round.clients.values()],
+        keyholders=[*private_round.keyholders.values()],
+        least_clients=3,
+    )
+    (tmp_path / "second.private").write_bytes(again.data)
+    second = structs.replace(
+        run, round=str(tmp_path / "second.private"), store=str(tmp_path / "second")
+    )
+    nodes[3] = site(tmp_path, "client-03", "nowhere.npz")
+    with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1; all 2"):
+        play(second, nodes)
+    reasons = refusals(tmp_path)
+    assert len(reasons) == 2
+    assert all("this would give away client-03, alone or" in reason for reason in reasons)
+
+
+def test_a_keyholder_whose_history_is_gone_opens_nothing(federation, tmp_path):
+    run, nodes = federation
+    for at in range(2):
+        (tmp_path / f"keyholder-{at}.sqlite").unlink()
+    with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1; all 2"):
+        play(run, nodes)
+    assert ["this history is empty" in reason for reason in refusals(tmp_path)] == [True, True]
+    assert not (tmp_path / "keyholder-0.sqlite").exists()
+
+
 def test_registered_keyholders_are_asked_though_no_contribution_is_expected_of_them(
     federation, tmp_path
 ):
@@ -165,7 +219,9 @@ def test_a_hospital_may_hold_keys_too(tmp_path, federation):
     both.operator.public.save(tmp_path / "operator.pub")
     (tmp_path / "round.private").write_bytes(both.private_round.data)
     names = [key.name for key in both.clients]
-    nodes = [site(tmp_path, name, "", "--history", tmp_path / f"{name}.sqlite") for name in names]
+    nodes = [
+        site(tmp_path, name, "", "--history", begun(tmp_path / f"{name}.sqlite")) for name in names
+    ]
     report = play(run, nodes)
     assert report.total
     assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(expected(PARTS))

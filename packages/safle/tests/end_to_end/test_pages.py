@@ -223,7 +223,6 @@ def test_release(
     assert not Path("c.stats").exists()
     run_line(refused.replace("--policy policy.toml ", ""), monkeypatch)
     for line in lines:
-        monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
         run_line(line, monkeypatch)
     assert Path("found.npz").exists()
     Path("a.stats").write_bytes(b"other counts")

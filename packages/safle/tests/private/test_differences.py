@@ -1,4 +1,4 @@
-"""Sums of several rounds: who would be given away is refused, by name, and opened on purpose only."""
+"""Sums of several rounds: one that gives few clients away opens on purpose only, by their names."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_an_empty_history_is_refused_until_it_is_begun(parties, history):
 def test_a_new_history_is_not_for_every_day(parties, history):
     """Whoever always says that the history is new would not notice that it is gone."""
     answer(parties, range(6), history)
-    again, total = total_of(parties, *range(6))
+    _, total = total_of(parties, *range(6))
     with (
         History(history, new=True) as kept,
         pytest.raises(FederationError, match="leave --new-history out"),

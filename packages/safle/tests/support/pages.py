@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import runpy
@@ -62,6 +63,8 @@ def run_line(line: str, monkeypatch: pytest.MonkeyPatch, code: int = 0) -> None:
     if command == "python":
         run_program(*arguments, monkeypatch=monkeypatch)
     elif command == "safle":
+        # Whoever is asked agrees.
+        monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
         with pytest.raises(SystemExit) as ended:
             run(arguments)
         assert ended.value.code == code, line
