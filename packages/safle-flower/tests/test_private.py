@@ -15,6 +15,7 @@ from safle.errors import FederationError
 from safle.model import Model
 from safle.private import (
     History,
+    KeyholderAnswer,
     PrivateKey,
     PrivateRound,
     PublicKey,
@@ -102,6 +103,9 @@ def test_the_model_is_that_of_plain_contributions(federation, tmp_path, monkeypa
     shown = [row[:3] for row in report.table()]
     assert {("client-00", "accepted", ""), (opened[0], "opened the sum", "")} <= {*shown}
     assert Report.read(tmp_path / "out/report.json").keyholders == report.keyholders
+    # What the next round can name, so that a keyholder's history cannot be an older copy.
+    answers = [path.read_bytes() for path in (tmp_path / "store").glob("*.answer")]
+    assert sorted(KeyholderAnswer.read_names(data)[0] for data in answers) == sorted(opened)
     assert [event.event for event in read_log(tmp_path / "store" / LOG)] == [
         *["received"] * 4,
         "opened",

@@ -125,7 +125,7 @@ def _add_up_privately(
     counting = Round(grid, task, run, progress, keyholders=private_round.keyholders)
     _ask(counting, report, "clients")
     total = task.gathering.finish()
-    asking = RequestTask(total.request)
+    asking = RequestTask(total.request, folder)
     # Nodes of a keyholder's name or role, and those that have not answered yet, are asked.
     rules = replace(run, expected="", clients=len(private_round.keyholders))
     _ask(Round(grid, asking, rules, only=counting.may_be_keyholder), report, "keyholders")

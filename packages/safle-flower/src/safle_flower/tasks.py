@@ -29,7 +29,7 @@ from safle.statistics import Accumulator
 from safle_flower import airlock
 
 log = logging.getLogger("flwr")
-SUFFIX = ".masked"
+SUFFIX, ANSWER_SUFFIX = ".masked", ".answer"
 COUNTS, PAGE = "evaluation.eval", "evaluation.html"
 
 
@@ -80,17 +80,21 @@ class MaskTask:
 
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         masked = self.gathering.receive(data, client=client, place=self._folder / LOG)
-        # A client's name may hold characters that a file's name may not.
-        name = hashlib.sha256(client.encode()).hexdigest()
-        atomic.write_bytes(self._folder / f"{name}{SUFFIX}", data)
+        atomic.write_bytes(_place(self._folder, client, SUFFIX), data)
         self.gathering.add(masked)
         return 0, masked.head.payload_digest
 
 
-class RequestTask:
-    """Keyholders' answers to one request."""
+def _place(folder: Path, name: str, suffix: str) -> Path:
+    """Where a party's file is: its name may hold characters that a file's name may not."""
+    return folder / f"{hashlib.sha256(name.encode()).hexdigest()}{suffix}"
 
-    def __init__(self, request: Request) -> None:
+
+class RequestTask:
+    """Keyholders' answers to one request, kept as files: the next round can name them."""
+
+    def __init__(self, request: Request, folder: Path) -> None:
+        self._folder = folder
         self._request, private_round = request, request.private_round
         files = {airlock.REQUEST: request.to_bytes(), airlock.ROUND: private_round.data}
         expects = {"round": private_round.digest, "request": request.digest}
@@ -104,6 +108,7 @@ class RequestTask:
         del client
         answer = KeyholderAnswer.from_bytes(data, self._request.private_round)
         answer.check_request(self._request)
+        atomic.write_bytes(_place(self._folder, answer.keyholder, ANSWER_SUFFIX), data)
         self.answers[answer.keyholder] = answer
         return 0, answer.request_digest
 

@@ -270,6 +270,8 @@ def test_a_round_names_the_answers_that_a_history_must_hold(board):
     shutil.copy("board.sqlite", "older.sqlite")
     board(*first)
     second = ask(board, "second", "abcd", "--after", "first.answer")
+    ask(board, "third", "abcd", "--after", ".")
+    assert "after sums of" in board("inspect", "third.private")
     assert "after sums of" in board("inspect", "second.private")
     shutil.move("board.sqlite", "right.sqlite")
     shutil.copy("older.sqlite", "board.sqlite")

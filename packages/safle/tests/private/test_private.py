@@ -422,3 +422,19 @@ def test_a_killed_keyholder_remembers(parties, files, tmp_path):
     answers = [parties.answer(0, whole, tmp_path / "history"), parties.answer(1, whole)]
     opened = whole.open(KeyholderAnswer.from_bytes(data, parties.private_round) for data in answers)
     assert opened == sum_statistics(PARTS[:4])
+
+
+def test_a_killed_keyholder_remembers_whom_it_gave_away(parties, tmp_path):
+    """The second round is killed after its row: a third one knows of it, and the second answers."""
+    history = tmp_path / "history"
+    parties.answer(0, parties.add_up(PARTS[:4]), history)
+    again = parties.again(SPACE)
+    fewer = again.add_up(PARTS[:2])
+    write_files(again, fewer, tmp_path)
+    program = KILLED.replace(", new=True", "")
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], check=False, env=os.environ)
+    assert done.returncode == -signal.SIGKILL
+    third = parties.again(SPACE)
+    with pytest.raises(FederationError, match="would give away client-02, alone or"):
+        third.answer(0, third.add_up(PARTS[:3]), history)
+    assert again.answer(0, fewer, history) == again.answer(0, fewer, history)

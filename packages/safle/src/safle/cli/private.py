@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ DESPITE = (
     "each whom the refusal names. It stays in your history. --yes does not stand for it."
 )
 AFTER = (
-    "A keyholder's answer to an earlier round: its history must hold that sum, or is refused as "
-    "an older copy; once for each."
+    "A keyholder's answer to an earlier round, or a folder of such files, *.answer: its history "
+    "must hold that sum, or is refused as an older copy; once for each."
 )
 MODEL = "For evaluation counts: the model that all sites evaluate."
 CLASSES = "For statistics: every class that any client may have."
@@ -136,7 +137,7 @@ def keys(session: Session, /, name: str, output: Path, history_path: Path | None
 @opt.file_option("--client clients", CLIENT, multiple=True, required=True)
 @opt.file_option("--keyholder keyholders", KEYHOLDER, multiple=True, required=True)
 @opt.option("--least least_clients", LEAST, "N", type=click.IntRange(min=2))
-@opt.file_option("--after earlier_answers", AFTER, multiple=True)
+@opt.option("--after earlier_answers", AFTER, "PLACE", type=opt.PLACE, multiple=True)
 @opt.file_option("--key key_path", OPERATOR_KEY, required=True)
 @opt.output("The round file to write; all parties need it.", "private round")
 def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -> None:
@@ -172,7 +173,8 @@ def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -
 def _requests_of(answers: Sequence[Path]) -> dict[str, set[str]]:
     """The requests that keyholders have answered, by keyholder."""
     found: dict[str, set[str]] = {}
-    for path in answers:
+    files = [sorted(path.glob("*.answer")) if path.is_dir() else [path] for path in answers]
+    for path in chain(*files):
         with naming(path):
             data = container.read_limited(path)
             keyholder, request = library.KeyholderAnswer.read_names(data)
