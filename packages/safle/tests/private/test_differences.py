@@ -190,7 +190,7 @@ def test_an_empty_history_is_refused_until_it_is_begun(parties, history):
 
 
 def test_a_new_history_is_not_for_every_day(parties, history):
-    """Whoever always says that the history is new would not notice that it is gone."""
+    """A keyholder who always says that its history is new would not notice that it is gone."""
     answer(parties, range(6), history)
     _, total = total_of(parties, *range(6))
     with (
@@ -210,7 +210,7 @@ def test_an_older_copy_of_a_history_is_refused(parties, history, tmp_path):
         answer(parties, range(6), older, after=after)
     answer(parties, range(6), history, after=after)
     again, total = total_of(parties, *range(6), after=after)
-    # Whoever says that the right one is lost may go on; another keyholder was not asked then.
+    # If the right one is lost, and the keyholder says so, it goes on; another keyholder was not asked then.
     again.answer(1, total, tmp_path / "other")
     with History(older, new=True) as kept:
         assert kept.check(total.request, "keyholder-0")
@@ -254,7 +254,7 @@ def test_yes_does_not_open_a_second_round_without_one_client(board):
     board(*first, "--new-history")
     said = board(*second, code=1)
     assert "error: with the sums opened before, this would give away d, alone or" in said
-    assert said.rstrip().endswith("can answer with --despite-difference d")
+    assert said.rstrip().endswith("are counted, answer with --despite-difference d")
     assert not Path("second.answer").exists()
     assert "does not give c away" in board(*second, "--despite-difference", "c", code=1)
     board(*second, "--despite-difference", "d")

@@ -9,7 +9,7 @@ import pytest
 
 from safle.errors import FederationError
 from safle.private import StatisticsSpace
-from safle.private.keyholder import check_sets
+from safle.private.differences import check_sets
 from safle.statistics import sum_statistics
 from support.data_sets import fixed_data
 from support.private_rounds import make_parties

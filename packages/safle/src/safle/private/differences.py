@@ -1,8 +1,8 @@
 """What a sum gives away together with sums that were opened before, in whatever round.
 
-An opened sum is a row of numbers over the clients. Whoever adds and subtracts several sums, each
-any number of times, reaches the span of their rows over the rationals. If a row of that span
-holds fewer than ``least_clients`` clients, these few are given away.
+An opened sum is a row of numbers over the clients. Several sums, each added or subtracted any
+number of times, give the span of their rows over the rationals. If a row of that span holds fewer
+than ``least_clients`` clients, these few are given away.
 
 Nobody can see whether two rounds count the same data. They are judged as if they did.
 
@@ -13,10 +13,12 @@ one of the sums out of the equations. All numbers are exact.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from safle.errors import FederationError
 from safle.private.messages import Request
@@ -55,11 +57,61 @@ class Opened:
         return Opened(*digests, request.members, clients, least_clients)
 
 
+def check_sets(sets: Iterable[frozenset[str]], least_clients: int) -> None:
+    """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
+
+    Of any two sets, the larger must hold the smaller and ``least_clients`` more. From such a chain
+    of sums follow only sums over whole steps of it. Every keyholder must answer every request, so
+    one honest keyholder is enough to judge all of them.
+    """
+    chain = sorted(sets, key=len)
+    for smaller, larger in pairwise([frozenset[str](), *chain]):
+        removed, added = smaller - larger, larger - smaller
+        fewest = min(len(removed) or least_clients, len(added))
+        clients = f"{fewest} client" + "s" * (fewest != 1)
+        if fewest < least_clients and len(chain) == 1:
+            raise FederationError(
+                f"the sum of {clients}; at least {least_clients} are needed to open it"
+            )
+        if fewest < least_clients:
+            raise FederationError(
+                f"with the sums opened before, this would tell {clients} apart from the others; at "
+                f"least {least_clients} must stay together: wait until more clients have come or "
+                "gone"
+            )
+        if removed:
+            raise FederationError(
+                "this set, and one that was opened before, each hold clients that the other does "
+                "not; expected one that holds all of the other, and at least "
+                f"{least_clients} more: ask for all clients of both sets, or for fewer of those "
+                "that are in both"
+            )
+
+
+def check_despite(exposed: dict[str, frozenset[str]], despite: Collection[str]) -> None:
+    """Refuse what gives clients away, unless each of them is named, and nobody else."""
+    named = {name for names in exposed.values() for name in names & {*despite}}
+    if others := sorted({*despite} - named):
+        raise FederationError(
+            f"--despite-difference {others[0]}: this sum does not give {others[0]} away; name "
+            f"exactly those whom it does: {', '.join(exposed) or 'nobody'}"
+        )
+    if all(names & {*despite} for names in exposed.values()):
+        return
+    options = " ".join(f"--despite-difference {shlex.quote(name)}" for name in exposed)
+    raise FederationError(
+        f"with the sums opened before, this would give away {', '.join(exposed)}, alone or as a "
+        "group of fewer clients than the round's least, if the clients count the same data in all "
+        "rounds: ask for a sum of the same clients as before; if you know that nobody has kept an "
+        f"earlier sum, or that other data are counted, answer with {options}"
+    )
+
+
 def find_exposed(asked: Opened, before: Sequence[Opened]) -> dict[str, frozenset[str]]:
     """Who is given away once the asked sum is open, and was not before.
 
-    A key under two names is one person, and so is a name under two keys. But whoever signs with
-    a new key may also be somebody else: each such person is judged as two as well.
+    A key under two names is one person, and so is a name under two keys. But a new key may also
+    be somebody else's: each person with several keys is judged as several, too.
 
     Returns
     -------

@@ -11,16 +11,14 @@ purpose, and a round may name sums that it must hold.
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Collection, Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from safle.basics.places import StrPath
 from safle.basics.sealed import SealedFile, now
 from safle.errors import FederationError
-from safle.private.differences import Opened, find_exposed
+from safle.private.differences import Opened, check_despite, check_sets, find_exposed
 from safle.private.keys import PrivateKey, SignedHead
 from safle.private.messages import KeyholderAnswer, Request
 from safle.private.round import PrivateRound
@@ -175,56 +173,6 @@ class History:
         digests = request.private_round.digest, request.digest
         rows: Iterator[tuple[Any, ...]] = self._file.rows("answers")
         return next((data for _, *known, data in rows if (*known,) == digests), None)
-
-
-def check_sets(sets: Iterable[frozenset[str]], least_clients: int) -> None:
-    """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
-
-    Of any two sets, the larger must hold the smaller and ``least_clients`` more. From such a chain
-    of sums follow only sums over whole steps of it. Every keyholder must answer every request, so
-    one honest keyholder is enough to judge all of them.
-    """
-    chain = sorted(sets, key=len)
-    for smaller, larger in pairwise([frozenset[str](), *chain]):
-        removed, added = smaller - larger, larger - smaller
-        fewest = min(len(removed) or least_clients, len(added))
-        clients = f"{fewest} client" + "s" * (fewest != 1)
-        if fewest < least_clients and len(chain) == 1:
-            raise FederationError(
-                f"the sum of {clients}; at least {least_clients} are needed to open it"
-            )
-        if fewest < least_clients:
-            raise FederationError(
-                f"with the sums opened before, this would tell {clients} apart from the others; at "
-                f"least {least_clients} must stay together: wait until more clients have come or "
-                "gone"
-            )
-        if removed:
-            raise FederationError(
-                "this set, and one that was opened before, each hold clients that the other does "
-                "not; expected one that holds all of the other, and at least "
-                f"{least_clients} more: ask for all clients of both sets, or for fewer of those "
-                "that are in both"
-            )
-
-
-def check_despite(exposed: dict[str, frozenset[str]], despite: Collection[str]) -> None:
-    """Refuse what gives clients away, unless each of them is named, and nobody else."""
-    named = {name for names in exposed.values() for name in names & {*despite}}
-    if others := sorted({*despite} - named):
-        raise FederationError(
-            f"--despite-difference {others[0]}: this sum does not give {others[0]} away; name "
-            f"exactly those whom it does: {', '.join(exposed) or 'nobody'}"
-        )
-    if all(names & {*despite} for names in exposed.values()):
-        return
-    options = " ".join(f"--despite-difference {shlex.quote(name)}" for name in exposed)
-    raise FederationError(
-        f"with the sums opened before, this would give away {', '.join(exposed)}, alone or as a "
-        "group of fewer clients than the round's least, if the clients count the same data in all "
-        "rounds: ask for a sum of the same clients as before; whoever knows that nobody has kept "
-        f"an earlier sum, or that other data are counted, can answer with {options}"
-    )
 
 
 def explain(request: Request, history: History) -> list[str]:
