@@ -210,7 +210,7 @@ def test_an_older_copy_of_a_history_is_refused(parties, history, tmp_path):
         answer(parties, range(6), older, after=after)
     answer(parties, range(6), history, after=after)
     again, total = total_of(parties, *range(6), after=after)
-    # If the right one is lost, and the keyholder says so, it goes on; another keyholder was not asked then.
+    # The other keyholder was not asked then; the first goes on if it says that its history is lost.
     again.answer(1, total, tmp_path / "other")
     with History(older, new=True) as kept:
         assert kept.check(total.request, "keyholder-0")
