@@ -79,6 +79,7 @@ def merge(
     schemas = [Schema.read(path) for path in drafts]
     merged, findings = merge_schemas(schemas, [str(path) for path in drafts])
     for finding in findings:
+        # Before the error, which names the points alone.
         session.warn(f"{finding.point}: {finding.text}")
     settle(findings, accept)
     merged.save(output, [f"accepted {finding.point}: {finding.text}" for finding in findings])

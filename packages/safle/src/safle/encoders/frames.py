@@ -134,7 +134,8 @@ class Sheet:
         return int((read.is_in(numbers) & ~find_gaps(written, missing)).sum())
 
     def _warn_of_otherwise(self, counts: Mapping[str, int]) -> None:
-        worst = sorted((name for name in counts if counts[name]), key=counts.get, reverse=True)
+        names = [name for name in counts if counts[name]]
+        worst = sorted(names, key=counts.__getitem__, reverse=True)
         if not worst:
             return
         named = ", ".join(f"{counts[name]:,} cells of {name!r}" for name in worst[:MOST_NAMED])

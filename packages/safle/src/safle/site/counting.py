@@ -137,7 +137,8 @@ def describe_repeats(table: Table, distinct_rows: int) -> str:
     """A warning of samples that repeat the row of another; empty if hardly any does.
 
     Repeats are said from a share of `SHARE_OF_REPEATS` on; with ids, if one id repeats as well,
-    whatever the share. ``distinct_rows`` is the number of different rows, as `count_table` has counted them.
+    whatever the share. ``distinct_rows`` is the number of different rows, as `count_table` has
+    counted them.
 
     >>> from safle.tables import Table
     >>> describe_repeats(Table(np.array([[0.1], [0.9]]), np.array([0, 1])), 2)

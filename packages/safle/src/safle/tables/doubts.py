@@ -1,4 +1,4 @@
-"""Doubts: what a column of a client's table may be instead of a feature, said to the client alone."""
+"""Doubts: what a client's column may be instead of a feature. Only the client reads them."""
 
 from __future__ import annotations
 

@@ -96,11 +96,9 @@ def _find_other_names(drafts: Drafts) -> Iterator[Finding]:
     }
     features = {name for draft in drafts.values() for name in draft.names}
     for alike in _group_by(_letters, {name for names in has.values() for name in names}):
-        pairs = combinations(alike, 2)
-        # Whoever has both has two columns.
-        if not features & {*alike} or any(
-            {*pair} <= names for pair in pairs for names in has.values()
-        ):
+        # A file that has two of them has two columns.
+        are_two = any(len({*alike} & names) > 1 for names in has.values())
+        if are_two or not features & {*alike}:
             continue
         files = [(name, [file for file in has if name in has[file]]) for name in alike]
         text = " and ".join(f"{name!r} in {', '.join(where)}" for name, where in files)
@@ -225,12 +223,13 @@ def _find_unit_of_some(columns: Columns, _: Drafts) -> Iterator[str]:
 
 
 def _find_lone(columns: Columns, _: Drafts) -> Iterator[str]:
+    files: dict[str, list[str]] = {}
     for file, column in columns.items():
-        named = [text for text in column.lone if text != RARE]
-        if named:
-            yield f"{file} has {', '.join(named)} far from all other values: a missing value?"
-        if RARE in column.lone:
-            yield f"{file} has a number far from all others in a few cells: a missing value?"
+        for text in column.lone:
+            files.setdefault("a number in a few cells" if text == RARE else text, []).append(file)
+    if files:
+        listed = "; ".join(f"{text} in {', '.join(where)}" for text, where in files.items())
+        yield f"{listed}, far from all other values: does it stand for a missing value?"
 
 
 def _find_below_zero(columns: Columns, _: Drafts) -> Iterator[str]:
@@ -245,7 +244,10 @@ def _find_below_zero(columns: Columns, _: Drafts) -> Iterator[str]:
     width = max(column.high - column.low for column in others)
     is_far = lowest > 0 and lowest - low > SHARE_BELOW_ZERO * width
     if is_far or (low <= -9 and is_usual_mark(low)) or -low > width / 2:
-        yield f"{file} goes down to {low:g}, all others are positive: a missing value?"
+        yield (
+            f"{file} goes down to {low:g}, and no other file below {lowest:g}: does it stand for "
+            "a missing value?"
+        )
 
 
 def _find_marks_within(columns: Columns, drafts: Drafts) -> Iterator[str]:

@@ -77,9 +77,11 @@ def _lone_at_low_end(
         are_usual = all(is_usual_mark(sign * float(value)) for value in ordered[:size])
         fewest = int(times[:size].min())
         alone_below_zero = sign == 1 and ordered[size - 1] < 0 <= rest[0] and not has_codes
-        if are_usual and alone_below_zero:
+        often = fewest >= least
+        # -1 in one cell may be true: many values lie around zero.
+        if are_usual and alone_below_zero and (often or sign * ordered[0] <= -9):
             return size
-        if are_usual and fewest >= least:
+        if are_usual and often:
             needed = width if has_codes else width / 2
         elif not has_codes and (are_usual or fewest >= max(least, OFTEN * times.sum())):
             needed = width
