@@ -152,14 +152,14 @@ def _describe_spellings(what: str, texts: Mapping[str, Sequence[str]]) -> Iterat
 def _describe_unlike(what: str, texts: Mapping[str, Sequence[str]], fewest: int = 1) -> str:
     """A sentence if two files share less than half of their texts; else empty."""
     spelled = {file: {*map(spelling_of, found)} for file, found in texts.items() if found}
-    # As many texts everywhere are a code: half of them is too little then.
-    is_code = len({len(found) for found in spelled.values()}) == 1
+    # Of two texts everywhere, one is not enough: M and F, and M and W.
+    are_pairs = {len(found) for found in spelled.values()} == {2}
 
     def are_unlike(one: set[str], other: set[str]) -> bool:
         most = min(len(one), len(other))
         shared = 2 * len(one & other)
         enough = max(len(one), len(other)) >= fewest
-        return enough and (shared < most or (is_code and shared == most))
+        return enough and (shared < most or (are_pairs and shared == most))
 
     if not any(are_unlike(one, other) for one, other in combinations(spelled.values(), 2)):
         return ""
