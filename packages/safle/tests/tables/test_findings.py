@@ -89,11 +89,11 @@ TRAPS = {
     ),
     "name's unit": (
         {"a": rename("creatinine", "Creatinine (mg/dL)")},
-        "names:Creatinine (mg/dL)",
+        "names:creatinine",
         "'Creatinine (mg/dL)' in a.toml and 'creatinine' in b.toml, c.toml, d.toml",
     ),
-    "name's case": ({"c": rename("age", "Age")}, "names:Age", "'Age' in c.toml"),
-    "name's blanks": ({"b": rename("smoker", "smo ker")}, "names:smo ker", "'smo ker' in b.toml"),
+    "name's case": ({"c": rename("age", "Age")}, "names:age", "'Age' in c.toml"),
+    "name's blanks": ({"b": rename("smoker", "smo ker")}, "names:smoker", "'smo ker' in b.toml"),
     "classes' case": (
         {"d": recode("Death", alive="Alive ", dead="Dead")},
         "classes",
@@ -397,3 +397,10 @@ def test_a_frame_of_numbers_has_the_gaps_of_the_same_file(tmp_path):
     for suffix in ("csv", "parquet"):
         found = np.asarray(open_table(tmp_path / f"a.{suffix}", schema=schema).features)
         np.testing.assert_array_equal(found, expected)
+
+
+def test_what_else_was_found_is_said_beside_a_contradiction(safle, tmp_path):
+    draft(safle, tmp_path, {"c": recode("Death", alive="0", dead="1"), "d": scale("age", 12)})
+    said = safle(*MERGE, code=1)
+    assert "warning: units:age: column 'age': d.toml says" in said
+    assert "error: classes are" in said

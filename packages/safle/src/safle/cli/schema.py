@@ -12,7 +12,7 @@ from safle.cli.facts import show_schema, warn_of_no_classes
 from safle.cli.session import Session, command, examples
 from safle.encoders.schema import LABEL_COLUMN, Schema
 from safle.tables.drafting import draft_schema
-from safle.tables.findings import settle
+from safle.tables.findings import find_points, settle
 from safle.tables.merging import merge_schemas
 
 EXAMPLES = (
@@ -77,10 +77,11 @@ def merge(
     values), nothing is written before each point is mended, or accepted with --accept.
     """
     schemas = [Schema.read(path) for path in drafts]
-    merged, findings = merge_schemas(schemas, [str(path) for path in drafts])
-    for finding in findings:
-        # Before the error, which names the points alone.
+    sources = [str(path) for path in drafts]
+    # Before an error: whoever mends one thing should know of all.
+    for finding in find_points(dict(zip(sources, schemas, strict=True))):
         session.warn(f"{finding.point}: {finding.text}")
+    merged, findings = merge_schemas(schemas, sources)
     settle(findings, accept)
     merged.save(output, [f"accepted {finding.point}: {finding.text}" for finding in findings])
     show_schema(session, output, merged, None)

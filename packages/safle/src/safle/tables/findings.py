@@ -103,7 +103,7 @@ def _find_other_names(drafts: Drafts) -> Iterator[Finding]:
         files = [(name, [file for file in has if name in has[file]]) for name in alike]
         text = " and ".join(f"{name!r} in {', '.join(where)}" for name, where in files)
         yield Finding(
-            f"names:{alike[0]}",
+            f"names:{_letters(alike[0])}",
             f"columns {text} differ only in case, blanks or a unit: are they one column? Rename it "
             "in the tables and draft again",
         )
