@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from safle.encoders.registry import make_encoder as make_encoder
     from safle.encoders.schema import Column as Column
     from safle.encoders.schema import Schema as Schema
-    from safle.encoders.schema import merge_schemas as merge_schemas
     from safle.errors import SafleError as SafleError
     from safle.evaluation.counts import Evaluation as Evaluation
     from safle.evaluation.counts import read_evaluation as read_evaluation
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from safle.statistics import Statistics as Statistics
     from safle.statistics import count as count
     from safle.statistics import sum_statistics as sum_statistics
+    from safle.tables.merging import merge_schemas as merge_schemas
     from safle.wire import read_histogram as read_histogram
     from safle.wire import read_statistics as read_statistics
     from safle.wire import write_histogram as write_histogram

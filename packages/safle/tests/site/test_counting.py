@@ -97,3 +97,18 @@ def test_a_warning_of_repeats_says_how_many_repeat_the_id_too() -> None:
     others = replace(table, ids=np.arange(6).astype(str))
     assert describe_repeats(others, 2).endswith("(those that repeat its id as well: 0)")
     assert describe_repeats(replace(table, ids=None), 2).endswith("remove them and count again")
+
+
+@pytest.mark.parametrize(("samples", "repeats", "said"), [(300, 2, False), (300, 3, True)])
+def test_repeats_are_said_from_a_hundredth_of_the_samples_on(samples, repeats, said) -> None:
+    features = np.arange(float(samples))[:, None]
+    features[-repeats:] = 0
+    table = Table(features, np.zeros(samples, int))
+    assert bool(describe_repeats(table, samples - repeats)) == said
+    # A patient whose id repeats as well is there twice: that is no chance.
+    ids = np.arange(samples).astype(str)
+    assert bool(describe_repeats(replace(table, ids=ids), samples - repeats)) == said
+    ids[-1] = "0"
+    assert "(those that repeat its id as well: 1)" in describe_repeats(
+        replace(table, ids=ids), samples - repeats
+    )

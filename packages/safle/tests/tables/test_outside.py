@@ -214,7 +214,7 @@ def test_a_unit_that_makes_all_values_small_is_named(safle, tmp_path, encoder_pa
     centuries = write(tmp_path / "a.csv", lambda at: (20 + at) / 100)
     words = ["--encoder", encoder_path, "-o", tmp_path / "a.stats"]
     said = safle("count", centuries, *words)
-    expected = "all 60 values of 'age' together span less than 2% of 0 to 120 years: are they"
+    expected = "all 60 values of 'age' together span less than 5% of 0 to 120 years: are they"
     assert expected in said
     below = write(tmp_path / "b.csv", lambda at: (at - 7.5) / 100)
     assert expected in safle("count", below, *words)
@@ -276,4 +276,15 @@ def test_of_many_narrow_columns_the_narrowest_is_named():
     outside.add(features)
     (text,) = outside.texts()
     assert text.startswith("4 of 5 columns are not as the encoder expects; the worst: ")
-    assert "'c' together span less than 2% of 0 to 1: are they in its unit?" in text
+    assert "'c' together span less than 5% of 0 to 1: are they in its unit?" in text
+
+
+@pytest.mark.parametrize("command", ["count", "rehearse"])
+@pytest.mark.parametrize(("span", "warned_of"), [(5.9, True), (6.1, False)])
+def test_less_than_a_twentieth_of_a_range_is_named(
+    safle, tmp_path, encoder_path, command, span, warned_of
+):
+    table = write(tmp_path / "a.csv", lambda at: 50 + span * at / 59)
+    more = ["-o", tmp_path / "a.stats"] if command == "count" else []
+    said = safle(command, table, "--encoder", encoder_path, *more)
+    assert ("values of 'age' together span less than 5% of 0 to 120" in said) == warned_of

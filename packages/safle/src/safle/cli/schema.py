@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,19 @@ import rich_click as click
 from safle.cli import options as opt
 from safle.cli.facts import show_schema, warn_of_no_classes
 from safle.cli.session import Session, command, examples
-from safle.encoders.features import near_duplicates
-from safle.encoders.schema import LABEL_COLUMN, Column, Schema, merge_schemas
+from safle.encoders.schema import LABEL_COLUMN, Schema
 from safle.tables.drafting import draft_schema
+from safle.tables.findings import find_points, settle
+from safle.tables.merging import merge_schemas
 
 EXAMPLES = (
     "safle schema draft hospital_a.csv --id patient -o a.toml",
     "safle schema merge a.toml b.toml c.toml -o schema.toml",
     "safle encoder make --schema schema.toml -o encoder.safetensors",
 )
-MOST_WIDER = 8
-"""A range more than this many times wider than another is suspect: hospitals differ by less."""
 LEAST = "Name no level or class that fewer samples have, and no range of fewer."
+MARKS = "A mark of missing values: -9 in all columns, chol=0 in one."
+ACCEPT = "A point that was found, such as units:age, and is right as it is."
 
 
 @click.group(epilog=examples(*EXAMPLES))
@@ -39,6 +39,7 @@ def schema() -> None:
 @click.argument("table", type=opt.FILE, help="A .csv or .parquet table.")
 @opt.column_options("label")
 @opt.names_option("--category categories", "Categories that look like numbers.")
+@opt.option("--missing", MARKS, "MARK", multiple=True)
 @opt.option("--least", LEAST, "N", type=opt.COUNT, default=5)
 @opt.output("The schema to write, a .toml file: look at it before it leaves the house.", "schema")
 def draft(session: Session, /, table: Path, output: Path, **options: Any) -> None:
@@ -62,59 +63,31 @@ def draft(session: Session, /, table: Path, output: Path, **options: Any) -> Non
 
 @command(*EXAMPLES, of=schema)
 @click.argument("drafts", type=opt.FILE, nargs=-1, required=True, help="Schemas to merge.")
+@opt.option("--accept", ACCEPT, "POINT", multiple=True)
 @opt.output("The schema to write, a .toml file; it may be changed by hand.", "schema")
-def merge(session: Session, /, drafts: tuple[Path, ...], output: Path) -> None:
+def merge(
+    session: Session, /, drafts: tuple[Path, ...], accept: tuple[str, ...], output: Path
+) -> None:
     """Merge drafts into one schema that fits the tables of all.
 
     Ranges reach as far as any, and levels and classes are those of any. A column that not all
     have is optional: who lacks it has gaps. Two units or two types of one column are refused.
+
+    Where drafts seem to mean different things (other units, levels, names, marks of missing
+    values), nothing is written before each point is mended, or accepted with --accept.
     """
     schemas = [Schema.read(path) for path in drafts]
-    merged = merge_schemas(schemas, [str(path) for path in drafts])
-    merged.save(output)
+    sources = [str(path) for path in drafts]
+    # Before an error: whoever mends one thing should know of all.
+    for finding in find_points(dict(zip(sources, schemas, strict=True))):
+        session.warn(f"{finding.point}: {finding.text}")
+    merged, findings = merge_schemas(schemas, sources)
+    settle(findings, accept)
+    merged.save(output, [f"accepted {finding.point}: {finding.text}" for finding in findings])
     show_schema(session, output, merged, None)
     drafted_names = {name for schema in schemas for name in schema.names}
     for name in sorted(drafted_names - {*merged.names}):
         session.warn(f"column {name!r} is left out: one of the schemas ignores it")
-    for text in _find_other_units(dict(zip(drafts, schemas, strict=True)), merged):
-        session.warn(text)
     for column in merged.columns:
         if column.optional:
             session.warn(f"column {column.name!r} is not in every table: who lacks it has gaps")
-    for column in merged.columns:
-        for spellings in near_duplicates(column.levels):
-            session.warn(
-                f"column {column.name!r}: levels {spellings} differ in case or spaces only; write "
-                "them one way everywhere"
-            )
-
-
-def _find_other_units(drafts: Mapping[Path, Schema], merged: Schema) -> Iterator[str]:
-    """Warnings of numbers whose range in one draft is unlike the ranges in most other drafts."""
-    for name in merged.names:
-        columns = {
-            path: column
-            for path, schema in drafts.items()
-            for column in schema.columns
-            if column.name == name and not column.is_category
-        }
-        named: set[Path] = set()
-        for path, column in columns.items():
-            unlike = [other for other in columns if _differ_in_unit(column, columns[other])]
-            is_suspect = len(unlike) > (len(columns) - 1) / 2
-            # Of two drafts, each is unlike the other: one sentence is enough.
-            if not is_suspect or path in named:
-                continue
-            named.add(unlike[0])
-            others = " and most other drafts" if len(columns) > 2 else ""
-            yield (
-                f"column {name!r}: {path} says {column.text}, unlike {unlike[0]} "
-                f"({columns[unlike[0]].text}){others}: are they in the same unit?"
-            )
-
-
-def _differ_in_unit(one: Column, other: Column) -> bool:
-    """Whether two ranges do not overlap, or one is so much wider that their units may differ."""
-    widths = sorted([one.high - one.low, other.high - other.low])
-    apart = one.high < other.low or other.high < one.low
-    return apart or widths[1] > MOST_WIDER * widths[0]

@@ -54,11 +54,12 @@ def as_texts(column: Series) -> Series:
 
 
 def read_series(
-    cells: Series, column: Column | None = None, missing: Iterable[str] = ()
+    cells: Series, column: Column | None = None, missing: Sequence[str] = ()
 ) -> NDArray[np.float64]:
     """Feature values of a column's cells, of any type, float64, (cells,); NaN is missing.
 
-    `NotANumber` for the first cell that is none. Numbers are those of Python's ``float``.
+    `NotANumber` for the first cell that is none. Numbers are those of Python's ``float``. A mark
+    of ``missing`` that is a number stands for it however it is written: -9 also for -9.0.
 
     >>> import polars
     >>> from safle import Column
@@ -71,11 +72,17 @@ def read_series(
     """
     levels = () if column is None else column.levels
     if cells.dtype.is_numeric() or (column is None and str(cells.dtype) == "Boolean"):
-        return _places_of(np.array(cells.cast(float).to_numpy(), np.float64), levels)
+        numbers = np.array(cells.cast(float).to_numpy(), np.float64)
+        named = [float(level) for level in levels if is_number(level)]
+        are_marks = np.isin(numbers, numeric_marks(missing)) & ~np.isin(numbers, named)
+        numbers[are_marks] = math.nan
+        return _places_of(numbers, levels)
     stripped = as_texts(cells).str.strip_chars()
     gaps = find_gaps(stripped, missing).to_numpy()
     if not levels:
-        return _numbers(stripped, gaps, "" if column is None else column.unit)
+        values = _numbers(stripped, gaps, "" if column is None else column.unit)
+        values[np.isin(values, numeric_marks(missing))] = math.nan
+        return values
     places = {level: float(place) for place, level in enumerate(levels)}
     values = stripped.replace_strict(places, default=float(len(levels))).to_numpy(writable=True)
     values[gaps & (values == len(levels))] = math.nan
@@ -119,9 +126,33 @@ def _read_number(text: str, unit: str, row: int) -> float:
         return number
 
 
+def numeric_marks(missing: Iterable[str]) -> list[float]:
+    """The marks that are numbers.
+
+    >>> numeric_marks(["", "NA", "NaN", "-9"])
+    [-9.0]
+    """
+    numbers = [float(mark) for mark in missing if is_number(mark)]
+    return [number for number in numbers if math.isfinite(number)]
+
+
 def find_gaps(texts: Series, missing: Iterable[str]) -> Series:
     """Which texts, without spaces around them, stand for no value, in any case."""
     return texts.str.to_lowercase().is_in([mark.strip().lower() for mark in missing])
+
+
+def find_missing(texts: Series, missing: Sequence[str]) -> Series:
+    """As `find_gaps`; a mark that is a number stands for it however it is written.
+
+    >>> import polars
+    >>> find_missing(polars.Series(["-9.0", "NA", "9"]), ["-9", "NA"]).to_list()
+    [True, True, False]
+    """
+    gaps = find_gaps(texts, missing)
+    numbers = numeric_marks(missing)
+    if not numbers:
+        return gaps
+    return gaps | texts.cast(float, strict=False).is_in(numbers).fill_null(value=False)
 
 
 def split_unit(text: str) -> tuple[float, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -147,8 +148,13 @@ def near_duplicates(names: Iterable[ClassName]) -> list[str]:
     """Names that differ only in case or spaces, each group as text."""
     groups: dict[str, list[str]] = {}
     for name in names:
-        groups.setdefault("".join(str(name).split()).casefold(), []).append(repr(name))
+        groups.setdefault(spelling_of(name), []).append(repr(name))
     return [" and ".join(group) for group in groups.values() if len(group) > 1]
+
+
+def spelling_of(name: ClassName) -> str:
+    """A name without its case and spaces, one form of every letter."""
+    return "".join(unicodedata.normalize("NFKC", str(name)).split()).casefold()
 
 
 def _check_name(name: ClassName) -> None:
@@ -219,8 +225,8 @@ def find_places(
 
 def _suggest_names(missing: Iterable[str], unknown: Iterable[str]) -> str:
     """Which unknown names differ from missing ones only in case or spaces; empty if none does."""
-    by_letters = {"".join(name.lower().split()): name for name in unknown}
-    pairs = [(by_letters.get("".join(name.lower().split())), name) for name in sorted(missing)]
+    by_letters = {spelling_of(name): name for name in unknown}
+    pairs = [(by_letters.get(spelling_of(name)), name) for name in sorted(missing)]
     alike = [f"{found!r} meant to be {name!r}" for found, name in pairs if found is not None]
     return f"; is {', and '.join(alike)}? Rename it" if alike else ""
 

@@ -8,7 +8,7 @@ no library of frames need be imported.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.cells import NotANumber, as_texts, read_series, replace_commas
+from safle.encoders.cells import (
+    NotANumber,
+    as_texts,
+    find_gaps,
+    numeric_marks,
+    read_series,
+    replace_commas,
+)
 from safle.encoders.features import IGNORE_ADVICE, find_places, match_columns
+from safle.encoders.outside import MOST_NAMED
 from safle.errors import SafleWarning, TableError
 
 if TYPE_CHECKING:
@@ -105,10 +113,39 @@ class Sheet:
                 stacklevel=4,
             )
         matrix = np.full((len(self), schema.feature_dim), np.nan)
+        otherwise: dict[str, int] = {}
         for place, column in enumerate(schema.columns):
-            if column.name not in absent:
-                matrix[:, place] = self._read(column.name, column, schema.missing)
+            if column.name in absent:
+                continue
+            marks = (*schema.missing, *column.missing)
+            matrix[:, place] = self._read(column.name, column, marks)
+            if not column.is_category:
+                otherwise[column.name] = self._count_otherwise(column.name, marks)
+        self._warn_of_otherwise(otherwise)
         return matrix
+
+    def _count_otherwise(self, name: str, missing: Sequence[str]) -> int:
+        """How many cells hold the number of a missing mark, written otherwise than the mark."""
+        if self.frame[name].dtype.is_numeric() or not (numbers := numeric_marks(missing)):
+            return 0
+        # As it stands in the file: a decimal comma is no point.
+        written = as_texts(self.frame[name]).str.strip_chars()
+        read = self.texts(name).str.strip_chars().cast(float, strict=False)
+        return int((read.is_in(numbers) & ~find_gaps(written, missing)).sum())
+
+    def _warn_of_otherwise(self, counts: Mapping[str, int]) -> None:
+        names = [name for name in counts if counts[name]]
+        worst = sorted(names, key=counts.__getitem__, reverse=True)
+        if not worst:
+            return
+        named = ", ".join(f"{counts[name]:,} cells of {name!r}" for name in worst[:MOST_NAMED])
+        more = f" and cells of {len(worst) - MOST_NAMED:,} more columns"
+        warnings.warn(
+            f"{self.where}: {named}{more if len(worst) > MOST_NAMED else ''} hold the number of a "
+            "missing mark, written otherwise (-9.0 or -9,0 for -9): they are taken for missing",
+            SafleWarning,
+            stacklevel=4,
+        )
 
     def _read(
         self, name: str, column: Column | None = None, missing: Sequence[str] = ()

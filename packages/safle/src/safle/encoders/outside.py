@@ -28,7 +28,7 @@ MOST_NAMED = 3
 """Most columns that are named one by one; more are counted."""
 FEWEST_JUDGED = 20
 """Fewest values for a judgement: fewer may lie close together, or be missing, by chance."""
-NARROW_SHARE = 0.02
+NARROW_SHARE = 0.05
 """Values in a wrong unit span less of a range: a thousandth if kilograms stand for grams."""
 ADVICE = (
     "are they in the units, and written as the levels, that the encoder was made for? Correct the "

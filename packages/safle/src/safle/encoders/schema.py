@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from safle.basics import atomic
 from safle.basics.places import naming, read_toml
 from safle.basics.settings import as_settings
+from safle.basics.texts import printable
 from safle.encoders.calibration import Calibration, DeclaredRange, Vector
 from safle.encoders.cells import MISSING
 from safle.encoders.codes import MAX_TABLE_SIZE
@@ -32,6 +33,8 @@ MOST_LEVELS = MAX_TABLE_SIZE - 2
 LABEL_COLUMN = "label"
 FEWEST_SAMPLES = 5
 """By default, this many samples have each drafted level or class, or lie at or beyond an end."""
+RARE = "rare"
+"""Stands in a draft for a number that few samples have."""
 NUMBER_ADVICE = (
     "if it is a number, correct or empty the cells that are none and draft again, or write its low "
     "and high into the draft and add their texts to 'missing' there; if it is a category, draft it "
@@ -56,12 +59,22 @@ class Column:
     """Whether a table may lack the column: all its values are then missing."""
     others: bool = False
     """Whether other levels are expected, each too rare to be named."""
+    missing: tuple[str, ...] = ()
+    """Texts that stand for a missing value in this column alone."""
+    lone: tuple[str, ...] = ()
+    """Of a draft: numbers far from all others, which may mark missing values; `RARE` for one in few
+    cells. A merge asks about them, and drops them."""
 
     def __post_init__(self) -> None:
         levels = check_texts(self.levels, what=f"column {self.name!r}: levels")
         if len(levels) > MOST_LEVELS:
             raise SettingsError(f"column {self.name!r} has more than {MOST_LEVELS} levels")
-        check_texts([self.unit], what=f"column {self.name!r}: unit")
+        for what, texts in {
+            "unit": [self.unit],
+            "missing": self.missing,
+            "lone": self.lone,
+        }.items():
+            check_texts(texts, what=f"column {self.name!r}: {what}")
         if {type(self.optional), type(self.others)} != {bool}:
             raise SettingsError(
                 f"column {self.name!r}: optional or others is neither true nor false"
@@ -189,10 +202,11 @@ class Schema(Calibration):
         ]
         return as_settings(Schema, {**content, "columns": columns})
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a TOML file, atomically."""
+    def save(self, path: str | os.PathLike[str], comments: Sequence[str] = ()) -> None:
+        """Write a TOML file, atomically, that begins with ``comments``."""
         content = self.to_json() | {"missing": [*self.missing]}
-        lines = [f"{key} = {_toml(content[key])}" for key in content if key != "columns"]
+        lines = [f"# {printable(comment)}" for comment in comments]
+        lines += [f"{key} = {_toml(content[key])}" for key in content if key != "columns"]
         for column in self.columns:
             # Both ends are written, even a zero: people would think it forgotten.
             ends = {} if column.is_category else {"low": column.low, "high": column.high}
@@ -212,71 +226,6 @@ class Schema(Calibration):
         content = read_toml(path, "a schema")
         with naming(path):
             return Schema.from_json(content)
-
-
-def merge_schemas(drafts: Sequence[Schema], sources: Sequence[str] = ()) -> Schema:
-    """One schema that fits the tables of all ``drafts``; errors name them by their ``sources``.
-
-    A merged range spans the ranges of all drafts, and a level or class of any draft is kept. A
-    column that some drafts lack is optional; a column that a draft ignores is left out. A column
-    that has two types or two units raises `SettingsError`.
-
-    Examples
-    --------
-    >>> a, b = Column("sex", levels=("f", "m")), Column("sex", levels=("f", "x"))
-    >>> merge_schemas([Schema((a,)), Schema((b, Column("dose", 1, 9)))]).to_json()["columns"]
-    {'dose': {'low': 1.0, 'high': 9.0, 'optional': True}, 'sex': {'levels': ['f', 'm', 'x']}}
-    """
-    sources = sources or [f"draft {place}" for place in range(1, len(drafts) + 1)]
-    by_name: dict[str, dict[int, Column]] = {}
-    for place, draft in enumerate(drafts):
-        for column in draft.columns:
-            by_name.setdefault(column.name, {})[place] = column
-    if not any(len(found) == len(drafts) for found in by_name.values()):
-        raise SettingsError("no column is in every schema; do the header lines name the same ones?")
-    labels = sorted({draft.label_column for draft in drafts})
-    if len(labels) > 1:
-        raise SettingsError(
-            f"the column of labels is {' and '.join(map(repr, labels))}; expected one name in all "
-            "tables: rename it, and draft again with --label-column NAME"
-        )
-    ignored = {name for draft in drafts for name in draft.ignore}
-    kept = sorted({*by_name} - ignored)
-    sparse = {name for draft in drafts for name in draft.sparse} - {*kept}
-    return Schema(
-        tuple(_merge_columns(by_name[name], sources) for name in kept),
-        tuple(dict.fromkeys(text for draft in drafts for text in draft.missing)),
-        tuple(ignored | sparse),
-        as_class_names([*{name for draft in drafts for name in draft.classes}]),
-        labels[0],
-        least=max(draft.least for draft in drafts),
-    )
-
-
-def _merge_columns(by_place: Mapping[int, Column], sources: Sequence[str]) -> Column:
-    """One column of those that the drafts at some places have."""
-    columns = [*by_place.values()]
-    first = columns[0]
-    optional = len(columns) < len(sources) or any(column.optional for column in columns)
-    in_categories = [sources[place] for place, column in by_place.items() if column.is_category]
-    in_numbers = [sources[place] for place, column in by_place.items() if not column.is_category]
-    if in_categories and in_numbers:
-        raise SettingsError(
-            f"column {first.name!r} is a number in {in_numbers[0]} and a category in "
-            f"{in_categories[0]}: {NUMBER_ADVICE}"
-        )
-    units = sorted({column.unit for column in columns if column.unit})
-    if len(units) > 1:
-        raise SettingsError(
-            f"column {first.name!r} is in {' and in '.join(units)}: convert one table, and correct "
-            "its schema"
-        )
-    if first.is_category:
-        levels = {level for column in columns for level in column.levels}
-        others = any(column.others for column in columns)
-        return Column(first.name, levels=tuple(levels), optional=optional, others=others)
-    ends = min(column.low for column in columns), max(column.high for column in columns)
-    return Column(first.name, *ends, "".join(units), optional=optional)
 
 
 def _ranges(columns: Sequence[Column]) -> Ranges:

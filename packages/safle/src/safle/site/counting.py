@@ -32,6 +32,8 @@ Weights = NDArray[np.int64]
 COLUMNS_COMPARED = 6
 """Columns that are compared first; only rows that agree in these are compared in all columns."""
 ROWS_HASHED = 4_096
+SHARE_OF_REPEATS = 0.01
+"""From this share of repeats on they are said: fewer patients are alike by chance."""
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """Any large odd number: products with it carry every bit of a word upwards."""
 
@@ -132,9 +134,11 @@ def find_first(table: Table) -> NDArray[np.bool_] | None:
 
 
 def describe_repeats(table: Table, distinct_rows: int) -> str:
-    """A warning of samples that repeat the row of another; empty if none does.
+    """A warning of samples that repeat the row of another; empty if hardly any does.
 
-    ``distinct_rows`` is the number of different rows, as `count_table` has counted them.
+    Repeats are said from a share of `SHARE_OF_REPEATS` on; with ids, if one id repeats as well,
+    whatever the share. ``distinct_rows`` is the number of different rows, as `count_table` has
+    counted them.
 
     >>> from safle.tables import Table
     >>> describe_repeats(Table(np.array([[0.1], [0.9]]), np.array([0, 1])), 2)
@@ -149,12 +153,14 @@ def describe_repeats(table: Table, distinct_rows: int) -> str:
         "one of them; only the policy counts each different row once. If they are the same "
         "patients, remove them and count again"
     )
+    matters = repeats >= SHARE_OF_REPEATS * samples
     if table.ids is None:
-        return text
+        return text if matters else ""
     pairs = zip(table.ids.tolist(), np.asarray(table.labels).tolist(), strict=True)
     first = find_first(replace(table, labels=np.array([repr(pair) for pair in pairs])))
     repeated_ids = 0 if first is None else samples - int(first.sum())
-    return f"{text} (those that repeat its id as well: {repeated_ids:,})"
+    said = f"{text} (those that repeat its id as well: {repeated_ids:,})"
+    return said if matters or repeated_ids else ""
 
 
 def _hash_rows(blocks: Iterable[NDArray[Any]]) -> NDArray[np.uint64]:

@@ -7,39 +7,36 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.encoders.cells import MISSING, find_gaps, is_date, is_number, split_unit
+from safle.encoders.cells import MISSING, find_missing, is_date, is_number, split_unit
 from safle.encoders.features import ClassName
 from safle.encoders.frames import Sheet, frame_names, frame_sheet
 from safle.encoders.outside import allowed_outside
-from safle.encoders.schema import FEWEST_SAMPLES, LABEL_COLUMN, NUMBER_ADVICE, Column, Schema
+from safle.encoders.schema import FEWEST_SAMPLES, LABEL_COLUMN, RARE, Column, Schema
 from safle.errors import SafleWarning, TableError
 from safle.tables.columns import clean_labels, parse_labels
+from safle.tables.doubts import describe_few_texts, doubt_copy, doubt_feature, doubt_lone
+from safle.tables.lone import find_lone
 from safle.tables.sheets import read_sheet
-from safle.tables.table import Selection, existing_file, find_columns
+from safle.tables.table import Selection, existing_file, find_columns, require_name
 
 if TYPE_CHECKING:
     from polars import Series
 
 MOST_DISTINCT = 100
 """Most different texts of a category: a column with more holds names, numbers or remarks."""
-MOST_SHARE_OF_TEXTS = 0.1
-"""Up to this share, texts seem to be gaps or mistakes in a column of numbers."""
 MOST_UNITS = 4
+ALL = ""
+"""Instead of a column's name: all columns, no column has an empty name."""
 MOST_REASONS = 5
 """Most columns whose reasons an error names."""
 SPARSE_REASONS = ("has a value", "hardly ever varies")
 """How the reasons begin for which a column is no feature here, but may be one in another table."""
-FEWEST_IDENTIFIERS = 100
-"""This many whole numbers, or more, are not all different by chance."""
-FEWEST_PER_VALUE = 5
-"""Samples for each value of a column, on average, before it may be called a copy of the label."""
-_DAY = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 _UNIT_IN_NAME = re.compile(r".*[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*")
 
 
@@ -74,6 +71,7 @@ def draft_schema(
     ignore: Sequence[str] = (),
     id_column: str | None = None,
     categories: Sequence[str] = (),
+    missing: Sequence[str] = (),
     least: int = FEWEST_SAMPLES,
 ) -> Draft:
     """Draft a schema from a .csv or .parquet table, or from a pandas, polars or pyarrow frame.
@@ -85,6 +83,7 @@ def draft_schema(
     ----------
     labels : one for each sample, if they are no column of the table
     categories : columns that are categories though they look like numbers
+    missing : texts that stand for a missing value: ``"-9"`` in all columns, ``"chol=0"`` in one
 
     Examples
     --------
@@ -104,6 +103,7 @@ def draft_schema(
     label_name = selection.find_label(sheet.where, sheet.names) if labels is None else None
     ignored = selection.find_excluded(sheet.where, sheet.names) & {*sheet.names}
     category_names = find_columns(sheet.where, categories, sheet.names)
+    marks = _split_marks(missing, sheet)
     found: list[Column] = []
     gaps: dict[str, int] = {}
     left_out: dict[str, str] = {}
@@ -116,15 +116,19 @@ def draft_schema(
             left_out[name] = "holds lists"
             continue
         cells = sheet.texts(name).str.strip_chars()
-        present = cells.filter(~find_gaps(cells, MISSING))
+        own_marks = marks.get(name, ())
+        present = cells.filter(~find_missing(cells, (*MISSING, *marks[ALL], *own_marks)))
         drafted = _draft_column(name, present, category=name in category_names, least=least)
         if isinstance(drafted, Column):
-            found.append(drafted)
-            doubt = _doubt(present) or _doubt_copy(cells, label_cells)
+            lone = [] if drafted.is_category else find_lone(_values(present), least)
+            # What few samples have is not named.
+            texts = {f"{one.value:.12g}" if one.times >= least else RARE for one in lone}
+            found.append(replace(drafted, missing=own_marks, lone=tuple(sorted(texts))))
+            doubt = doubt_feature(present) or doubt_copy(cells, label_cells)
             if drafted.is_category and name not in category_names:
-                few_texts = _describe_few_texts(present)
+                few_texts = describe_few_texts(present)
                 doubt = f"is a category in the draft, but {few_texts}" if few_texts else doubt
-            if doubt:
+            if doubt := doubt or doubt_lone(name, lone):
                 doubts[name] = doubt
             gaps[name] = len(cells) - len(present)
         else:
@@ -139,6 +143,7 @@ def draft_schema(
     sparse = {name for name, why in left_out.items() if why.startswith(SPARSE_REASONS)}
     schema = Schema(
         tuple(found),
+        missing=tuple(dict.fromkeys((*MISSING, *marks[ALL]))),
         ignore=tuple({*left_out, *ignored} - sparse),
         classes=_draft_classes(_read_labels(sheet, label_name, labels), sheet.where, least),
         label_column=label_column,
@@ -146,6 +151,22 @@ def draft_schema(
         least=least,
     )
     return Draft(schema, gaps, left_out, doubts)
+
+
+def _split_marks(missing: Sequence[str], sheet: Sheet) -> dict[str, tuple[str, ...]]:
+    """The marks of missing values by column; those of `ALL` columns."""
+    marks: dict[str, tuple[str, ...]] = {ALL: ()}
+    for text in missing:
+        name, _, mark = text.rpartition("=")
+        column = require_name(sheet.where, name, sheet.names) if name else ALL
+        marks[column] = (*marks.get(column, ()), mark.strip())
+    return marks
+
+
+def _values(present: Series) -> NDArray[np.float64]:
+    """The numbers of cells that are numbers, some with a unit."""
+    distinct, inverse = np.unique(np.array(present.to_list()), return_inverse=True)
+    return _numbers(distinct)[0][inverse]
 
 
 def _read_labels(sheet: Sheet, label_name: str | None, labels: ArrayLike | None) -> NDArray[Any]:
@@ -160,47 +181,6 @@ def _label_cells(sheet: Sheet, label_name: str | None, labels: ArrayLike | None)
     if labels is not None:
         return np.asarray(labels).astype(str).tolist()
     return [] if label_name is None else sheet.texts(label_name).to_list()
-
-
-def _doubt(present: Series) -> str:
-    """What a column may be instead of a feature, judged by its present cells; empty if no doubt."""
-    distinct = present.n_unique()
-    whole = bool(present.str.contains(r"^\d+$").all())
-    if whole and present.str.contains(_DAY).all():
-        return "holds whole numbers like 20200131; dates? Turn them into an age or a number of days"
-    ascending = whole and present.cast(float).is_sorted()
-    if whole and distinct == len(present) and (ascending or distinct >= FEWEST_IDENTIFIERS):
-        return (
-            "holds whole numbers that are all different; an identifier? --id NAME or --ignore NAME"
-        )
-    fractions = present.filter(present.str.contains(r"\."))
-    others = present.filter(~present.str.contains(r"\."))
-    thousands = fractions.str.contains(r"^[1-9]\d{0,2}\.\d{3}$").all()
-    if len(fractions) and len(others) and thousands and others.str.contains(r"^\d{1,3}$").all():
-        return "has fractions of exactly three digits beside whole numbers; thousands separators?"
-    return ""
-
-
-def _describe_few_texts(present: Series) -> str:
-    """What to do if nearly all cells are numbers, and a few are not; else empty."""
-    is_number = present.cast(float, strict=False).is_finite().fill_null(value=False)
-    text_count = int((~is_number).sum())
-    if not 0 < text_count <= MOST_SHARE_OF_TEXTS * len(present):
-        return ""
-    return f"has numbers in all but {text_count:,} of its {len(present):,} cells: {NUMBER_ADVICE}"
-
-
-def _doubt_copy(cells: Series, labels: Sequence[str]) -> str:
-    """A doubt if the column has few values, and each occurs with one label only."""
-    import polars as pl
-
-    if len(labels) != len(cells):
-        return ""
-    pairs = pl.DataFrame([cells.alias("cell"), pl.Series("label", labels, pl.String)])
-    has_few_values = 1 < cells.n_unique() <= len(cells) / FEWEST_PER_VALUE
-    if not has_few_values or pairs["label"].n_unique() < 2 or pairs.n_unique() > cells.n_unique():
-        return ""
-    return "determines the label of every sample; a copy of it? --ignore NAME"
 
 
 def _draft_classes(labels: NDArray[Any], where: str, least: int) -> tuple[ClassName, ...]:
@@ -234,7 +214,7 @@ def _draft_column(name: str, present: Series, *, category: bool, least: int) -> 
         if times[[is_date(text) for text in distinct]].sum() > len(present) / 2:
             return "holds dates: turn them into an age or a number of days"
     if len(distinct) > MOST_DISTINCT:
-        if not category and (few_texts := _describe_few_texts(present)):
+        if not category and (few_texts := describe_few_texts(present)):
             return few_texts
         return f"holds more than {MOST_DISTINCT} different texts: names, numbers or remarks?"
     levels = tuple(distinct[times >= least].tolist())
@@ -261,7 +241,7 @@ def _draft_number(name: str, values: NDArray[np.float64], unit: str, *, least: i
     inner = np.sort(values)[least - 1 : len(values) - least + 1]
     low, high = float(inner[0]), float(inner[-1])
     if low == high:
-        return SPARSE_REASONS[1]
+        return f"{SPARSE_REASONS[1]}: nearly all its cells are {low:g}"
     # Rounding to two digits of the width hides the exact values of the samples at the ends.
     step = 10.0 ** (math.floor(math.log10(high - low)) - 1)
     low, high = (
