@@ -126,8 +126,11 @@ def _load(
         return []
     if not several:
         return [load_features(features, *tests, clients_in=clients_in)]
-    pairs = zip(features, [(test,) for test in tests] or [()] * most, strict=True)
-    return [load_features([file], *test, clients_in=clients_in) for file, test in pairs]
+    beside: Sequence[Path | None] = tests or [None] * most
+    return [
+        load_features([file], test, clients_in=clients_in)
+        for file, test in zip(features, beside, strict=True)
+    ]
 
 
 def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

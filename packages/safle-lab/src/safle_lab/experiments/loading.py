@@ -148,7 +148,8 @@ def _read_array(file: Path, key: str) -> NDArray[Any]:
 
 
 def _as_features(table: Table) -> NDArray[np.float32]:
-    return as_features(np.asarray(table.features, np.float32))
+    # A copy of what a file maps: torch warns of arrays that cannot be written to.
+    return as_features(np.array(table.features, np.float32))
 
 
 def describe_classes(data: DataSet, path: Path) -> DataSet:
