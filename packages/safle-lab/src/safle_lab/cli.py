@@ -113,23 +113,19 @@ def _load(
     """The data of the files: for 'backbones' of each file, else of all together."""
     from safle_lab.experiments.loading import load_features
 
-    several = name == "backbones" and len(features) > 1
-    most = len(features) if several else 1
-    if len(tests) > most or (several and 0 < len(tests) < most):
+    groups = [[file] for file in features]
+    if name != "backbones" and features:
+        groups = [[*features]]
+    if len(tests) not in (0, len(groups)) or (clients_in and not features):
         raise InvalidInput(
-            f"{len(features)} --features and {len(tests)} --test for '{name}'; expected "
-            + ("a --test for each, or none" if several else "one --test")
+            f"{len(features)} --features and {len(tests)} --test for '{name}'; expected one --test "
+            "beside all features, for 'backbones' one beside each, or none; and --clients only "
+            "with --features"
         )
-    if not features:
-        if tests or clients_in:
-            raise InvalidInput("--test or --clients without --features; expected those as well")
-        return []
-    if not several:
-        return [load_features(features, *tests, clients_in=clients_in)]
-    beside: Sequence[Path | None] = tests or [None] * most
+    beside: Sequence[Path | None] = tests or [None] * len(groups)
     return [
-        load_features([file], test, clients_in=clients_in)
-        for file, test in zip(features, beside, strict=True)
+        load_features(files, test, clients_in=clients_in)
+        for files, test in zip(groups, beside, strict=True)
     ]
 
 

@@ -145,7 +145,8 @@ def test_backbones_take_two_files_each(safle, tmp_path, short):
     crossed = [files[0], files[1], files[4], files[5], files[2], files[7], files[6], files[3]]
     assert "made by" in safle("experiment", "backbones", *crossed, *short, code=1)
     said = safle("experiment", "backbones", *files[:-2], *short, code=1)
-    assert "2 --features and 1 --test for 'backbones'; expected a --test for each, or none" in said
+    assert "2 --features and 1 --test for 'backbones'; expected one --test" in said
+    assert "beside each" in said
 
 
 @pytest.mark.parametrize("name", ["table1", "all", "backbones"])
@@ -153,7 +154,8 @@ def test_two_test_files_for_one_are_refused(safle, tmp_path, short, name):
     file = table(tmp_path / "a.safetensors")
     words = ("--features", file, "--test", file, "--test", file)
     assert "expected one --test" in safle("experiment", name, *words, *short, code=1)
-    assert "without --features" in safle("experiment", name, *words[2:4], *short, code=1)
+    for alone in (words[2:4], ("--clients", "site")):
+        assert "0 --features" in safle("experiment", name, *alone, *short, code=1)
 
 
 # --- Real clients --------------------------------------------------------------------------

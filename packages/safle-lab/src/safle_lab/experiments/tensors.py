@@ -41,11 +41,13 @@ def read_tensors(path: Path, split: str | None = None) -> Table:
         if name in content
     ]
     features, labels = arrays if len(arrays) > 1 else (arrays[0], None)
-    if features.ndim != 2 or (labels is not None and labels.shape != features.shape[:1]):
-        shapes = " and ".join(str(array.shape) for array in arrays)
-        raise TableError(f"{path}: shapes {shapes}; expected (samples, features) and (samples,)")
-    if labels is not None and labels.dtype.kind not in "iub":
-        raise TableError(f"{path}: labels are {labels.dtype}; expected class numbers, integers")
+    fit = labels is not None and labels.shape == features.shape[:1] and labels.dtype.kind in "iub"
+    if features.ndim != 2 or not fit:
+        found = " and ".join(f"{array.dtype} {array.shape}" for array in arrays)
+        raise TableError(
+            f"{path}: {found}; expected features, (samples, features), and labels, class numbers, "
+            "(samples,)"
+        )
     return Table(features, labels)
 
 
