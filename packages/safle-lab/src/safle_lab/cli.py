@@ -14,13 +14,19 @@ from safle_lab.experiments import EXPERIMENTS
 
 if TYPE_CHECKING:
     from safle_lab.attack import Attack
+    from safle_lab.experiments.data import DataSet
 
 ALL = "all"
 FEATURES = (
-    "Features with the splits train and test, labelled; several for 'backbones'. Without, "
+    "Labelled features with the splits train and test, or of training samples with --test. "
+    "Several are one of each client; for 'backbones', one of each backbone. Without, "
     "scikit-learn's digits."
 )
-TEST = "The test samples, where --features has no splits."
+TEST = "The test samples, where --features has no splits; for 'backbones', one for each."
+CLIENTS = (
+    "The column (.csv, .parquet) or array (.npz, .safetensors) that names the client of each "
+    "training sample: the scenario 'real'."
+)
 TEXTS = "Embeddings of texts, labelled with the class that each describes: for TOFA."
 OUT = "Where results go; by default NAME-results, after the features file."
 METHOD = "A Python file with a method of your own, which is run beside the others."
@@ -31,6 +37,7 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
     "safle experiment table1 --features cifar10.safetensors --out results",
     "safle experiment all && safle report digits-results",
     "safle experiment table1 --features train.safetensors --test test.safetensors",
+    "safle experiment table1 --features a.npz --features b.npz --test test.npz",
     "safle experiment table1 --method my_method.py",
     panel="Try it",
 )
@@ -40,7 +47,8 @@ SETTINGS = "TOML with what differs from the defaults; a saved one repeats its ru
     help="Which experiment; 'all' runs one after another.",
 )
 @option("--features features_paths", FEATURES, "FILE", type=FILE, multiple=True)
-@option("--test test_path", TEST, "FILE", type=FILE)
+@option("--test test_paths", TEST, "FILE", type=FILE, multiple=True)
+@option("--clients clients_in", CLIENTS, "COLUMN", default="", show_default="by scenario")
 @option("--texts texts_path", TEXTS, "FILE", type=FILE)
 @option("--out folder", OUT, "DIR", type=FOLDER)
 @option("--method method_paths", METHOD, "FILE.py", type=FILE, multiple=True)
@@ -50,7 +58,8 @@ def experiment(
     /,
     name: str,
     features_paths: tuple[Path, ...],
-    test_path: Path | None,
+    test_paths: tuple[Path, ...],
+    clients_in: str,
     texts_path: Path | None,
     folder: Path | None,
     method_paths: tuple[Path, ...],
@@ -68,23 +77,22 @@ def experiment(
     interruption and it goes on. `safle report DIR` makes a page of the results.
     """
     from safle_lab.baselines import add_method
-    from safle_lab.experiments.data import describe_classes, load_digits, load_features
+    from safle_lab.experiments.data import load_digits
+    from safle_lab.experiments.loading import describe_classes
     from safle_lab.experiments.running import load_settings, run_experiment, with_method
 
-    if len(features_paths) > 1 and (name != "backbones" or test_path):
-        raise InvalidInput(
-            f"{len(features_paths)} features files for '{name}'; expected one: only "
-            "'backbones' compares several, each with its splits"
-        )
-    if test_path and not features_paths:
-        raise InvalidInput("--test without --features; expected the training samples as well")
     small = not features_paths
-    data = [load_features(path, test_path) for path in features_paths] or [load_digits()]
+    data = _load(name, features_paths, test_paths, clients_in) or [load_digits()]
     target = folder or Path(f"{data[0].name}-results")
     if texts_path:
         data = [describe_classes(data_set, texts_path) for data_set in data]
     added_methods = [add_method(path).name for path in method_paths]
-    settings = load_settings(settings_path, small=small, class_count=data[0].class_count)
+    settings = load_settings(
+        settings_path,
+        small=small,
+        class_count=data[0].class_count,
+        real=data[0].clients is not None,
+    )
     for method in added_methods:
         settings = with_method(settings, method)
     target.mkdir(parents=True, exist_ok=True)
@@ -99,6 +107,28 @@ def experiment(
     session.text([f"results: {target}/; next: safle report {target}"])
 
 
+def _load(
+    name: str, features: Sequence[Path], tests: Sequence[Path], clients_in: str
+) -> list[DataSet]:
+    """The data of the files: for 'backbones' of each file, else of all together."""
+    from safle_lab.experiments.loading import load_features
+
+    groups = [[file] for file in features]
+    if name != "backbones" and features:
+        groups = [[*features]]
+    if len(tests) not in (0, len(groups)) or (clients_in and not features):
+        raise InvalidInput(
+            f"{len(features)} --features and {len(tests)} --test for '{name}'; expected one --test "
+            "beside all features, for 'backbones' one beside each, or none; and --clients only "
+            "with --features"
+        )
+    beside: Sequence[Path | None] = tests or [None] * len(groups)
+    return [
+        load_features(files, test, clients_in=clients_in)
+        for files, test in zip(groups, beside, strict=True)
+    ]
+
+
 def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Labels, accuracy ± deviation, AUC, and what it cost where that was measured."""
     from safle_lab.experiments.running import labels_of
@@ -108,9 +138,8 @@ def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]
     for line in summary:
         spread = f" ± {100 * line['deviation']:.2f}" if line["seeds"] > 1 else ""
         costs = ["", ""]
-        if "bytes_up" in line:
-            megabytes = (line["bytes_up"] + line["bytes_down"]) / 1e6
-            costs = [f"{line['rounds']:.0f}", f"{megabytes:.3f}"]
+        if "bytes_per_client" in line:
+            costs = [f"{line['rounds']:.0f}", f"{line['bytes_per_client'] / 1e6:.3f}"]
         digests = ", ".join(digest[:8] for digest in line["digests"][:2])
         ellipsis = " …" if len(line["digests"]) > 2 else ""
         labels = (str(line.get(name, "")) for name in names)

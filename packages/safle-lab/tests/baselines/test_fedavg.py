@@ -151,6 +151,11 @@ def test_half_of_the_clients_send_half_of_the_bytes(task):
 
     assert whole.bytes_up == SHORT["rounds"] * len(head_message(whole.model.parameters))
     assert half.bytes_up == whole.bytes_up / 2
+    # Everybody receives the final model, too.
+    final = len(head_message(whole.model.parameters))
+    assert whole.bytes_down == whole.bytes_up + final
+    assert half.bytes_down == half.bytes_up + final
+    assert half.bytes_per_client == whole.bytes_up + final
     assert [point.rounds for point in half.curve] == [1, 2, 3, 4]
     assert not same(half, whole)
 

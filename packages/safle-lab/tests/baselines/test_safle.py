@@ -35,6 +35,10 @@ def test_safle_is_the_pipeline_and_its_bytes_are_those_of_its_files(blobs, parti
         sizes.append((tmp_path / "client.stats").stat().st_size)
     assert result.facts["statistics_bytes"] == np.mean(sizes)
     assert result.bytes_up == np.mean(sizes) + result.facts["calibration_bytes"]
+    encoder.save(tmp_path / "encoder.safetensors")
+    expected.save(tmp_path / "model.safetensors")
+    received = [tmp_path / f"{name}.safetensors" for name in ("encoder", "model")]
+    assert result.bytes_down == sum(path.stat().st_size for path in received)
 
 
 def test_the_default_counts_by_class_where_the_shipped_one_would():

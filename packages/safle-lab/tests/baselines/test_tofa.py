@@ -12,7 +12,8 @@ from safle.demo import partition
 from safle.errors import SettingsError, TableError
 from safle_lab.baselines import METHODS, Task, tofa
 from safle_lab.baselines.base import predict
-from safle_lab.experiments.data import DataSet, describe_classes
+from safle_lab.experiments.data import DataSet
+from safle_lab.experiments.loading import describe_classes
 from safle_lab.experiments.plan import Cell, Federation, Plan
 from safle_lab.experiments.suite import Table1
 from support.tables import write_table

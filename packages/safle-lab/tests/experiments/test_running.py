@@ -12,17 +12,16 @@ import pytest
 import tomli_w
 from msgspec import structs, to_builtins
 
-from safle.errors import InvalidInput, SettingsError, TableError
+from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS
 from safle_lab.baselines.base import LinearModel, SeparateModels, predict
 from safle_lab.experiments import EXPERIMENTS, running
-from safle_lab.experiments.data import DataSet, load_digits, load_features
+from safle_lab.experiments.data import DataSet, load_digits
 from safle_lab.experiments.measuring import judge
 from safle_lab.experiments.plan import Cell, Federation, Request
 from safle_lab.experiments.running import load_settings, run_experiment, summarise, to_csv
 from safle_lab.experiments.suite import Bucketing, Settings, Sparsity, Table1
 from safle_lab.report.paper import Paper
-from support.tables import write_table
 
 
 @pytest.fixture(scope="module")
@@ -267,29 +266,6 @@ def test_settings_do_not_hide_labels_of_the_same_name():
     noisy = {"method": "FedAvg", "rate": 0.2, "seed": 0, "settings": {"rate": 0.1, "batch": 50}}
 
     assert to_csv([noisy]) == "method,rate,seed,setting_rate,batch\nFedAvg,0.2,0,0.1,50\n"
-
-
-def test_features_files_need_both_splits_with_the_same_classes(tmp_path, digits):
-    arrays = {
-        "train_features": digits.train[:200],
-        "train_labels": digits.train_labels[:200],
-        "test_features": digits.test[:20],
-        "test_labels": digits.test_labels[:20],
-    }
-    np.savez(tmp_path / "good.npz", **arrays)
-    loaded = load_features(tmp_path / "good.npz")
-    assert np.array_equal(loaded.train, digits.train[:200])
-    assert loaded.name == "good"
-
-    np.savez(tmp_path / "strange.npz", **{**arrays, "test_labels": np.full(20, 99)})
-    with pytest.raises(TableError, match=r"\[99\] occur in no training sample"):
-        load_features(tmp_path / "strange.npz")
-    write_table(tmp_path / "one.npz", digits.train[:5], digits.train_labels[:5])
-    with pytest.raises(TableError, match="no split 'train'"):
-        load_features(tmp_path / "one.npz")
-    np.savez(tmp_path / "bare.npz", train_features=digits.train[:5])
-    with pytest.raises(TableError, match="no labels"):
-        load_features(tmp_path / "bare.npz")
 
 
 def test_sizes_follow_the_declared_columns():

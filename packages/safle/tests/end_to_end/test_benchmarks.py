@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,23 @@ def test_prints_its_figures_and_compares_its_contestants(name):
     assert found["data"] == "generated"
     assert len(found["bars"]) == BARS[name]
     assert all(set(bar) == {"figure", "value", "bar", "met"} for bar in found["bars"])
+
+
+@pytest.mark.slow
+def test_few_samples_have_the_bytes_of_all_where_messages_have_one_size(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(REPOSITORY)
+    megabytes, data = (
+        importlib.import_module(f"benchmarks.{name}") for name in ("megabytes", "data")
+    )
+    dataset = data.generated(3 * megabytes.FEW, 10, 16)
+    short = {"fedavg": {"rounds": 3, "participation": 0.5}, "deepafl": {"layers": 2, "width": 32}}
+    fixed = [row for row in megabytes.ROWS if row.fixed]
+    assert {row.method for row in fixed} == {"fedavg", "afl", "deepafl"}
+    for row in fixed:
+        brief = replace(row, settings=short.get(row.method, {}))
+        few, everything = (megabytes.measure(brief, dataset, 4, whole=w) for w in (False, True))
+        assert (few.bytes_up, few.bytes_down) == (everything.bytes_up, everything.bytes_down)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from support.pages import NOT_RUN, PAGES, ROOT, STORY, blocks, commands, runs_he
 RUN = {
     *(f"docs/guides/{name}.md" for name in ("build", "hospital", "research")),
     *(f"docs/{name}.md" for name in ("backbones", "deployment", "experiments", "exporting")),
-    *(f"docs/{name}.md" for name in ("heads", "release", "reproduction", "scale")),
+    *(f"docs/{name}.md" for name in ("from-images", "heads", "release", "reproduction", "scale")),
     *(f"docs/{name}.md" for name in STORY),
     "README.md",
 }

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -128,6 +129,60 @@ def test_backbones(
     assert "use it" in capsys.readouterr().out
     written = (images / "predictions.csv").read_text().splitlines()
     assert [line.partition(",")[0] for line in written[1:]] == [f"{at}.png" for at in range(6)]
+
+
+CIFAR_10 = [
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+]
+QUICK = """
+federation = {clients = 4, seeds = 1}
+tuning = {rounds = 1}
+"""
+
+
+def write_cifar_10(path: Path, per_batch: int) -> None:
+    """The binary version, as its authors pack it, with fewer records in each batch."""
+    generator = np.random.default_rng(0)
+    files = {"batches.meta.txt": "".join(f"{name}\n" for name in CIFAR_10).encode() + b"\n"}
+    for name in (*(f"data_batch_{at}" for at in range(1, 6)), "test_batch"):
+        records = generator.integers(0, 256, (per_batch, 1 + 3 * 32 * 32), np.uint8)
+        records[:, 0] = np.arange(per_batch) % len(CIFAR_10)
+        files[f"{name}.bin"] = records.tobytes()
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def test_from_images(place: Path, torchvision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The authors' archive with few images, and weights at random under the real files' names."""
+    torch = pytest.importorskip("torch")
+    page = ROOT / "docs/from-images.md"
+    kept = place / "torch/hub/checkpoints"
+    kept.mkdir(parents=True)
+    monkeypatch.setenv("TORCH_HOME", str(place / "torch"))
+    write_cifar_10(Path("cifar-10-binary.tar.gz"), len(CIFAR_10))
+    methods = {"row.toml": '["fedavg", "afl"]', "vgg11.toml": '["safle"]'}
+    for text, name in zip(blocks(page, "toml"), methods, strict=True):
+        shorter = re.sub(r"^methods = .*$", f"methods = {methods[name]}", text, flags=re.MULTILINE)
+        Path(name).write_text(QUICK + shorter + "[methods.fedavg]\nrounds = 2\n")
+    Path("short.toml").write_text(QUICK + 'backbones = {methods = ["afl"]}\n')
+    for line in filter(runs, commands(page)):
+        if found := re.search(r"torchvision:(\w+)", line):
+            published = torchvision.models.get_model_weights(found[1]).DEFAULT
+            network = torchvision.models.get_model(found[1], weights=None)
+            torch.save(network.state_dict(), kept / published.url.rpartition("/")[2])
+        run_line(line + " --settings short.toml" * ("experiment backbones" in line), monkeypatch)
+    # FedAvg's figure in the paper: the archive's classes say which data set it is.
+    assert "64.02" in Path("resnet18/report.html").read_text()
+    rows = json.loads(Path("backbones/backbones.json").read_text())["rows"]
+    assert [row["feature_dim"] for row in rows] == [512, 768]
+    assert Path("vgg11/table1.json").exists()
+    # Half a gigabyte each.
+    for path in (*kept.iterdir(), *place.glob("*.onnx")):
+        path.unlink()
 
 
 def test_the_guide_of_hospitals(hospitals: Path) -> None:
@@ -302,6 +357,7 @@ def test_experiments(
         for name in re.findall(r"--features (\S+)", line) + test:
             split = "test" if name in test else "train"
             own = {key: tables[f"{split}_{key}"] for key in ("features", "labels")}
+            own |= {"site": np.arange(len(own["labels"])) % 3} if "--clients site" in line else {}
             held = own if test else tables
             np.savez(name, **held) if name.endswith(".npz") else save_file(held, name)
         for name in re.findall(r"--method (\S+)", line):

@@ -25,9 +25,10 @@ STORY = ("file-federation", "private-sums", "differential-privacy", "paper")
 PROGRAMS = ("safle", "python", "python3", "pip", "make", "cmp", "cat", "echo", "for", "ssh-keygen")
 
 NOT_RUN = {
-    r"pip |python3 -m venv|make ": "installs or builds: .ci/run does it, in empty environments",
+    r"pip |python3 -m venv|make ": "installs or builds: test_installs.py and .ci/run do it",
     r"safle experiment all ": "takes hours; test_experiments.py runs it on digits",
     r"safle features hf:": "downloads; safle-images' test_opening.py has data sets of its own",
+    r"python -m benchmarks ": "takes minutes; test_benchmarks.py runs small ones",
     r"safle sum s3:": "needs a bucket; test_summing.py has other addresses and clusters",
 }
 """All commands of the docs that no test runs as they stand, and why."""

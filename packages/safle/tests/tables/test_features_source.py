@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
+import rich_click as click
 from safetensors.numpy import save_file
 
+from safle.cli.main import app
 from safle.encoders import load_encoder
 from safle.encoders.base import encoder_header, restore_encoder
 from safle.encoders.features import check_source
@@ -120,3 +125,62 @@ def test_a_model_refuses_another_backbones_features(safle, tmp_path, found, code
     features = table(tmp_path / "f.safetensors", found)
     safle("evaluate", model, features, code=code)
     safle("predict", model, features, "-o", tmp_path / "p.csv", code=code)
+
+
+BESIDE = {
+    "count": "THEIRS --encoder ENCODER -o NEW",
+    "rehearse": "THEIRS --encoder ENCODER",
+    "predict": "MODEL THEIRS -o NEW",
+    "evaluate": "MODEL THEIRS --json NEW",
+    "card": "MODEL --test THEIRS -o NEW",
+    "encoder make": "--sample OURS --features-source THEIRS -o NEW",
+    "simulate": "THEIRS --encoder ENCODER --clients 2 --out NEW",
+    "experiment": "table1 --features OURS --test THEIRS --out NEW",
+}
+"""Every command that takes features beside what has a source; words in capitals are files."""
+ALONE = {
+    "histogram": "one table, and a grid without a source",
+    "inspect": "one file",
+    "schema draft": "one table of columns",
+    "airlock": "it runs count and evaluate",
+}
+
+
+def commands_with_features(group: click.Group = app, before: str = "") -> Iterator[str]:
+    """Names of the commands that read a file of features or a table."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands_with_features(command, f"{before}{name} ")
+        for own in command.params:
+            read = isinstance(own.type, click.Path) and type(own).__name__ != "Written"
+            text = str(getattr(own, "help", ""))
+            if read and re.search(r"[Ff]eatures|[Tt]able|test samples|^A file", text):
+                yield f"{before}{name}"
+
+
+def test_every_command_that_reads_features_is_named_here():
+    images = {"export": "a backbone, which test_joined_export.py compares"}
+    named = {*BESIDE, *ALONE, *images}
+    assert {*BESIDE} - {"simulate", "experiment"} <= {*commands_with_features()} <= named
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_every_command_refuses_features_of_another_backbone(safle, tmp_path, name):
+    for house, command in (("safle_flower", "simulate"), ("safle_lab", "experiment")):
+        if name == command:
+            pytest.importorskip(house)
+    files = {word: tmp_path / f"{word}.safetensors" for word in ("OURS", "THEIRS", "ENCODER")}
+    files |= {word: tmp_path / f"{word.lower()}.safetensors" for word in ("MODEL", "NEW")}
+    table(files["OURS"], OURS)
+    table(files["THEIRS"], THEIRS)
+    safle("encoder", "make", "--sample", files["OURS"], "-o", files["ENCODER"])
+    counted = ("--encoder", files["ENCODER"], "-o", tmp_path / "a.stats")
+    safle("count", files["OURS"], *counted)
+    safle("solve", tmp_path / "a.stats", *counted[:2], "-o", files["MODEL"])
+
+    said = safle(*name.split(), *(files.get(w, w) for w in BESIDE[name].split()), code=1)
+
+    assert re.search(r"THEIRS.safetensors: made by \[resnet18 weights=bbbbbbbbbbbb", said)
+    assert not files["NEW"].exists()

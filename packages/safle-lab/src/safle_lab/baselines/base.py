@@ -164,7 +164,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Point:
-    """The model's accuracy after some rounds, and the bytes a client had exchanged by then."""
+    """The model's accuracy after some rounds, and the bytes it cost a client to hold it."""
 
     rounds: int
     accuracy: float
@@ -179,7 +179,9 @@ class Result:
     ----------
     model : an object with ``decision_function(features)``: scores, (samples, class_count)
     content : the model's bytes; equal bytes are one model
-    bytes_up, bytes_down : what a client sends and receives, mean over the clients, over all rounds
+    bytes_up, bytes_down : what a client sends and receives until it holds the final model, over
+        all rounds, mean over the clients: whatever is a file or a message, the encoder and the
+        final model too
     rounds : exchanges with every client
     curve : accuracy on the way; `Method` adds the last point if there is none
     facts : further figures of this method
@@ -203,6 +205,11 @@ class Result:
     curve: tuple[Point, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+
+    @property
+    def bytes_per_client(self) -> float:
+        """What a client sends and receives in all, mean over the clients."""
+        return self.bytes_up + self.bytes_down
 
     @property
     def digest(self) -> str:
@@ -283,7 +290,7 @@ class Method(Generic[S]):
             return result
         with naming_errors(self.path):
             accuracy = task.accuracy(result.model)
-        point = Point(result.rounds, accuracy, result.bytes_up + result.bytes_down)
+        point = Point(result.rounds, accuracy, result.bytes_per_client)
         return replace(result, curve=(point,))
 
 

@@ -41,16 +41,18 @@ class Course:
         with self.task.watch.paused():
             if self.task.watched is not None:
                 accuracy = self.task.accuracy(HeadModel(trainer.server))
-                self.curve.append(Point(self.passed, accuracy, 2 * self.sent))
+                cost = 2 * self.sent + len(head_message(trainer.server))
+                self.curve.append(Point(self.passed, accuracy, cost))
         self.task.progress(self.passed / self.rounds)
 
     def result(self, server: list[torch.Tensor], **facts: Any) -> Result:
         """The method's result, with the server's last head as the model."""
+        content = head_message(server)
         return Result(
             HeadModel(server),
-            head_message(server),
+            content,
             bytes_up=self.sent,
-            bytes_down=self.sent,
+            bytes_down=self.sent + len(content),
             rounds=self.passed,
             curve=tuple(self.curve),
             facts=facts,

@@ -68,7 +68,7 @@ class Settings(Coding, frozen=True):
 
 
 def shared_encoder(task: Task, settings: Coding) -> tuple[Encoder, float]:
-    """The encoder that the settings ask for, and the bytes that agreeing on it costs a client."""
+    """The encoder that the settings ask for, and the mean bytes that each client sends for it."""
     calibration, cost = calibrate(task, settings)
     kind = kinds()[settings.columns]
     given = {"seed": task.seed, **structs.asdict(settings)}
@@ -128,8 +128,9 @@ def run(task: Task, settings: Settings) -> Result:
         "table_size": max(encoder.layout.table_sizes, default=0),
         "gram_density": gram_density(statistics),
     }
-    down = model.to_bytes()
-    return Result(model, down, bytes_up=size + cost, bytes_down=len(down), facts=facts)
+    content = model.to_bytes()
+    received = len(encoder.to_bytes()) + len(content)
+    return Result(model, content, bytes_up=size + cost, bytes_down=received, facts=facts)
 
 
 def solve_by(settings: Settings, statistics: Statistics, **other: Any) -> Solution:

@@ -73,8 +73,9 @@ def run(task: Task, settings: Settings) -> Result:
         statistics = statistics - safle.count_clients(replace(task, parts=leaving), encoder)[0]
     model = Model(encoder, safle.solve_by(settings, statistics))
     facts = {"taken_back": int(bad.sum())}
-    down = model.to_bytes()
-    return Result(model, down, bytes_up=size + cost, bytes_down=len(down), facts=facts)
+    content = model.to_bytes()
+    received = len(encoder.to_bytes()) + len(content)
+    return Result(model, content, bytes_up=size + cost, bytes_down=received, facts=facts)
 
 
 METHOD = Method(

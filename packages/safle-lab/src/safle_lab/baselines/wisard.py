@@ -98,7 +98,7 @@ def run(task: Task, settings: Settings) -> Result:
         Discriminators(encoder, total),
         down,
         bytes_up=float(np.mean(sizes)) + cost,
-        bytes_down=len(down),
+        bytes_down=len(encoder.to_bytes()) + len(down),
         facts={"calibration_bytes": cost},
     )
 

@@ -1,4 +1,4 @@
-"""The data of an experiment: a features file with train and test samples, or digits.
+"""The data of an experiment: train and test samples, of features files (`loading`) or digits.
 
 Hyper-parameters are chosen on `DataSet.held_out`, a part of the training samples.
 """
@@ -8,17 +8,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle import demo
-from safle.encoders import as_features
-from safle.errors import TableError
-from safle.tables import open_table
+from safle.errors import SettingsError
 
+REAL = "real"
+"""The scenario in which clients hold what they really hold."""
 HELD_OUT_SEED = 20_240
 """Fixed, so that all methods are tuned on the same samples."""
 
@@ -33,6 +32,7 @@ class DataSet:
     train_labels, test_labels : int64, positions in class_names
     source : where they come from, in words
     texts : embeddings of texts that describe the classes, (class_count, texts, feature_dim)
+    clients : int64, the number of the client that really holds each training sample, if known
     """
 
     name: str
@@ -43,6 +43,7 @@ class DataSet:
     class_names: tuple[str, ...]
     source: str
     texts: NDArray[np.float32] | None = None
+    clients: NDArray[np.int64] | None = None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -66,7 +67,22 @@ class DataSet:
             train_labels=self.train_labels[~chosen],
             test=self.train[chosen],
             test_labels=self.train_labels[chosen],
+            clients=None if self.clients is None else self.clients[~chosen],
         )
+
+    def real_parts(self) -> list[NDArray[np.int64]]:
+        """The training samples of each real client."""
+        if self.clients is None:
+            raise SettingsError(
+                f"{self.name}: the scenario {REAL!r}, but nothing says which client holds what; "
+                "expected --clients COLUMN, or a features file of each client"
+            )
+        return [np.flatnonzero(self.clients == number) for number in range(self.client_count)]
+
+    @property
+    def client_count(self) -> int:
+        """How many real clients there are; 0 if that is not known."""
+        return 0 if self.clients is None else int(self.clients.max()) + 1
 
     def facts(self) -> dict[str, Any]:
         """The facts about the data that results record."""
@@ -88,63 +104,6 @@ def digest_of(*arrays: NDArray[Any]) -> str:
         digest.update(f"{array.shape} {array.dtype}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def load_features(path: Path, test: Path | None = None) -> DataSet:
-    """A file with the splits ``train`` and ``test``, both labelled, or a file for each."""
-    arrays: list[NDArray[Any]] = []
-    for split, file in (("train", path), ("test", test or path)):
-        table = open_table(file, split=None if test else split)
-        if table.labels is None:
-            raise TableError(
-                f"{file}: the split {split!r} has no labels; expected '{split}_labels' beside "
-                f"'{split}_features'"
-            )
-        arrays += [as_features(np.asarray(table.features, np.float32)), table.labels]
-    train, train_labels, test_features, test_labels = arrays
-    names, train_numbers = np.unique(train_labels, return_inverse=True)
-    unknown = np.setdiff1d(test_labels, names)
-    if len(unknown):
-        raise TableError(
-            f"{path}: test labels {unknown[:5].tolist()} occur in no training sample; expected "
-            "the same classes in both splits"
-        )
-    test_numbers = np.searchsorted(names, test_labels)
-    return DataSet(
-        path.stem,
-        train,
-        train_numbers,
-        test_features,
-        test_numbers,
-        tuple(str(name) for name in names),
-        table.source or path.name,
-    )
-
-
-def describe_classes(data: DataSet, path: Path) -> DataSet:
-    """The data with texts that describe their classes.
-
-    Parameters
-    ----------
-    path : a table of the texts' embeddings, each labelled with the class it describes; the
-        plainest text of a class ("a photo of a dog") stands before its others
-    """
-    table = open_table(path)
-    if table.labels is None:
-        raise TableError(f"{path}: no labels; expected the class that each text describes")
-    rows = as_features(np.asarray(table.features, np.float32))
-    labels = table.labels.astype(str)
-    texts = [rows[labels == name] for name in data.class_names]
-    unknown = np.setdiff1d(labels, data.class_names)
-    counts = sorted({len(class_texts) for class_texts in texts})
-    if len(unknown) or len(counts) > 1 or 0 in counts or rows.shape[1] != data.train.shape[1]:
-        others = f", and of {unknown[:5].tolist()}, which no sample has" if len(unknown) else ""
-        raise TableError(
-            f"{path}: {' or '.join(map(str, counts))} texts for a class, of {rows.shape[1]} "
-            f"features{others}; expected equally many for each of the {data.class_count} classes, "
-            f"of {data.train.shape[1]} features"
-        )
-    return replace(data, texts=np.stack(texts))
 
 
 def load_digits(*, pooled: bool = False) -> DataSet:

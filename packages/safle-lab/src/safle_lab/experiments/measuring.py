@@ -19,7 +19,7 @@ from safle.statistics import Statistics
 from safle.wire import encode_statistics
 from safle_lab.baselines import Task, method_named, safle
 from safle_lab.baselines.base import Predictor, Progress, SeparateModels, naming_errors
-from safle_lab.experiments.data import DataSet
+from safle_lab.experiments.data import REAL, DataSet
 from safle_lab.experiments.plan import Cell
 from safle_lab.label_noise import with_noise
 
@@ -31,7 +31,10 @@ def task_of(data: DataSet, cell: Cell, progress: Progress) -> Task:
     """The training samples, with label noise if the cell has any, and their partition."""
     labels = data.train_labels
     split_rng, noise_rng = (np.random.default_rng([cell.seed, stream]) for stream in (1, 2))
-    parts = partition(labels, cell.scenario, clients=cell.clients, generator=split_rng)
+    if cell.scenario == REAL:
+        parts = data.real_parts()
+    else:
+        parts = partition(labels, cell.scenario, clients=cell.clients, generator=split_rng)
     if cell.noise:
         noise: dict[str, Any] = {"kind": cell.noise, "rate": cell.rate, "parts": parts}
         labels = with_noise(labels, class_count=data.class_count, generator=noise_rng, **noise)
@@ -55,6 +58,7 @@ def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
         "rounds": result.rounds,
         "bytes_up": result.bytes_up,
         "bytes_down": result.bytes_down,
+        "bytes_per_client": result.bytes_per_client,
         "seconds": result.seconds,
         "digest": result.digest,
         "curve": [[point.rounds, point.accuracy, point.bytes_per_client] for point in result.curve],

@@ -15,7 +15,7 @@ from msgspec import field as struct_field
 from safle.demo import POOLED
 from safle_lab.baselines import method_named
 from safle_lab.baselines.base import Count
-from safle_lab.experiments.data import DataSet, digest_of
+from safle_lab.experiments.data import REAL, DataSet, digest_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Cell:
     def key(self, data: DataSet) -> str:
         """The name of the cell's file, without its ending."""
         identity = {"cell": asdict(self), "data": data.fingerprint}
+        if self.scenario == REAL and data.clients is not None:
+            identity["clients"] = digest_of(data.clients)
         if self.kind == "method":
             method = method_named(self.method)
             if method.needs_texts and data.texts is not None:
@@ -95,6 +97,11 @@ class Plan:
     def feature_dim(self) -> int:
         return int(self.data[0].train.shape[1])
 
+    def clients_in(self, scenario: str) -> int:
+        """How many clients share the samples."""
+        known = {POOLED: 1, REAL: self.data[0].client_count}
+        return known.get(scenario, self.federation.clients)
+
     def method(
         self,
         name: str,
@@ -108,7 +115,7 @@ class Plan:
         **cell_fields: Any,
     ) -> Iterator[Request]:
         """A method in a scenario, for every seed; ``cell_fields`` go into the cell."""
-        fields = {"clients": 1 if scenario == POOLED else self.federation.clients, **cell_fields}
+        fields = {"clients": self.clients_in(scenario), **cell_fields}
         count = seeds or self.federation.seeds_of.get(name, self.federation.seeds)
         named = {"method": method_named(name).title, "scenario": scenario, **(labels or {})}
         for seed in range(count):

@@ -32,27 +32,33 @@ from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS, method_named
 from safle_lab.baselines.base import Progress
 from safle_lab.experiments import EXPERIMENTS
-from safle_lab.experiments.data import DataSet
+from safle_lab.experiments.data import REAL, DataSet
 from safle_lab.experiments.measuring import MEASURES, Figures
 from safle_lab.experiments.plan import Cell, Experiment, Federation, Plan, Request
 from safle_lab.experiments.suite import MANY_CLASSES, Settings, Table1
 
 FORMAT = "safle-experiment-1"
-CELL_FORMAT = "safle-cell-2"
+CELL_FORMAT = "safle-cell-3"
 PACKAGES = ("safle", "numpy", "scipy", "scikit-learn", "torch", "zstandard")
-COSTS = ("rounds", "bytes_up", "bytes_down", "seconds")
+COSTS = ("rounds", "bytes_up", "bytes_down", "bytes_per_client", "seconds")
 MEANS = ("auc", "worst_client", "clients_deviation", *COSTS)
 """Figures whose mean over seeds stands beside the accuracy's."""
+REAL_CLIENTS = ("rounds", "communication", "noise", "unlearning")
+"""Experiments of one scenario that real clients may stand in; `clients` needs ever more."""
 _SAME = {True: "same bytes", False: "DIFFERENT"}
 Row = dict[str, Any]
 Measured = Callable[[Cell, int], Figures]
 """A cell and the number of its data -> its figures."""
 
 
-def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> Settings:
+def load_settings(
+    path: Path | None, *, small: bool, class_count: int = 10, real: bool = False
+) -> Settings:
     """Defaults for features files, or for digits (``small``), replaced where the file says so.
 
-    With a hundred classes or more, table 1 has the paper's scenarios for many classes.
+    With a hundred classes or more, table 1 has the paper's scenarios for many classes. With
+    ``real`` clients, table 1 has them too, and the experiments of one scenario take them
+    unless the file names another.
     """
     settings = Settings()
     if class_count >= 100:
@@ -62,9 +68,16 @@ def load_settings(path: Path | None, *, small: bool, class_count: int = 10) -> S
         bare = Settings(Federation(seeds_of={}), methods={})
         text = resources.files(__package__).joinpath("digits.toml").read_text("utf-8")
         settings = _replace(bare, parse_toml(text, "digits.toml"), "digits.toml: ")
-    if path is None:
-        return settings
-    return _replace(settings, read_toml(path, "settings"), f"{path}: ")
+    if real:
+        taken = {name: {"scenario": REAL} for name in REAL_CLIENTS}
+        settings = _replace(settings, taken, "real clients: ")
+    if path is not None:
+        settings = _replace(settings, read_toml(path, "settings"), f"{path}: ")
+    if real:
+        scenarios = dict.fromkeys((REAL, *settings.table1.scenarios))
+        table1 = structs.replace(settings.table1, scenarios=tuple(scenarios))
+        settings = structs.replace(settings, table1=table1)
+    return settings
 
 
 def _replace(settings: Settings, given: Mapping[str, Any], where: str) -> Settings:

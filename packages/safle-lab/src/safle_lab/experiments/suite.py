@@ -46,7 +46,7 @@ class Table1(Experiment, frozen=True):
     def requests(self, plan: Plan) -> Iterator[Request]:
         """Pictures of the partitions, then methods x scenarios x seeds."""
         for scenario in self.scenarios:
-            cell = Cell("partition", scenario, plan.federation.clients, 0)
+            cell = Cell("partition", scenario, plan.clients_in(scenario), 0)
             yield Request({"partition_of": scenario}, cell)
         added = () if plan.data[0].texts is None else NEED_TEXTS
         for method in dict.fromkeys((*self.methods, *added)):
@@ -239,7 +239,7 @@ class Unlearning(Experiment, frozen=True):
             settings = {**self.encoder, "columns": columns}
             for leaving in self.leaving:
                 for seed in range(self.seeds):
-                    partition = (self.scenario, plan.federation.clients, seed)
+                    partition = (self.scenario, plan.clients_in(self.scenario), seed)
                     cell = Cell("unlearning", *partition, settings=settings, leaving=leaving)
                     yield Request({"columns_of": columns, "leaving": leaving}, cell)
 

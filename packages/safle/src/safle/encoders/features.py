@@ -263,7 +263,14 @@ def as_source(source: object) -> str:
     return source
 
 
-def check_source(expected: str, found: str, *, where: str, trusted: bool = False) -> None:
+def check_source(
+    expected: str,
+    found: str,
+    *,
+    where: str,
+    trusted: bool = False,
+    beside: str = "the encoder is for",
+) -> None:
     """Raise `EncoderMismatch` unless features fit the encoder that is to encode them.
 
     Parameters
@@ -272,6 +279,7 @@ def check_source(expected: str, found: str, *, where: str, trusted: bool = False
     found : the features' source, empty if their file does not name one
     where : name of the features' file, for the message
     trusted : accept features if one of the two is empty; two sources that differ are refused
+    beside : what expects the source, for the message: an encoder, or another file of features
 
     Examples
     --------
@@ -282,14 +290,14 @@ def check_source(expected: str, found: str, *, where: str, trusted: bool = False
     unknown = not (expected and found)
     if expected == found or (unknown and trusted):
         return
-    advice = "use the same backbone, weights and preprocessing at every client"
+    advice = "use the same backbone, weights and preprocessing everywhere"
     if unknown:
         advice = (
             "make the features with 'safle features' and the encoder with --features-source FILE, "
             "or pass --trust-features if you know that they fit"
         )
     raise EncoderMismatch(
-        f"{where}: made by [{_shorten_source(found)}], but the encoder is for "
+        f"{where}: made by [{_shorten_source(found)}], but {beside} "
         f"[{_shorten_source(expected)}]; {advice}"
     )
 
