@@ -29,8 +29,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from safle.basics import atomic, printable
-from safle.basics.memory import most_memory
+from safle.basics import atomic, most_memory, printable
 from safle.errors import FederationError, PolicyRefused, WireError
 from safle.wire import container
 
@@ -98,9 +97,10 @@ class Question:
                 f"a question of kind {self.kind!r}; expected {', '.join(ANSWERS)}"
             )
         if {*self.files} != {*FILES[self.kind]}:
+            found = ", ".join(sorted(self.files)) or "no file"
+            expected = ", ".join(FILES[self.kind])
             raise FederationError(
-                f"a question of kind {self.kind!r} with {', '.join(sorted(self.files)) or 'no file'}; "
-                f"expected {', '.join(FILES[self.kind])}"
+                f"a question of kind {self.kind!r} with {found}; expected {expected}"
             )
         for name, data in self.files.items():
             if len(data) > MOST_BYTES[name]:

@@ -10,8 +10,17 @@ from typing import Any
 
 import rich_click as click
 
-from safle.cli import COUNT, FILE, FOLDER, PLACE, Session, command, counting_options, option
-from safle.cli.session import explain
+from safle.cli import (
+    COUNT,
+    FILE,
+    FOLDER,
+    PLACE,
+    Session,
+    command,
+    counting_options,
+    explain,
+    option,
+)
 from safle_flower.airlock import (
     EVALUATE,
     OPEN,

@@ -193,7 +193,7 @@ def _explaining() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise Refused(f"{os.path.basename(error.filename)} is missing") from error
+        raise Refused(f"{Path(error.filename).name} is missing") from error
     except WireError as error:
         raise Refused(str(error)) from error
     except OSError as error:

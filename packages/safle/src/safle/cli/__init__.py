@@ -28,5 +28,6 @@ if TYPE_CHECKING:
     from safle.cli.session import Session as Session
     from safle.cli.session import command as command
     from safle.cli.session import examples as examples
+    from safle.cli.session import explain as explain
 
 define_public_names(__name__)
