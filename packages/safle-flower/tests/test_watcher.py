@@ -110,6 +110,31 @@ def spoil_every_file(folders: Airlock) -> dict[str, str]:
     return spoiled
 
 
+TOKENS = ("missing", "folder", "pipe", "not-utf8", "sparse")
+
+
+def test_what_ended_a_watcher_once(folders, words):
+    """Right names without the files, and tokens that nobody can repeat in a refusal."""
+    names = []
+    for kind in ("count", "evaluate"):
+        text = question(kind, "nothing").to_json()
+        names.append(name_for(kind, text, {}))
+        put(folders, names[-1], {"question.json": text})
+    for fault in TOKENS:
+        # A site without keys refuses it, whatever its token.
+        asked = question("open", fault)
+        folders.ask(asked)
+        FAULTS[fault](folders.inbox / asked.name / "asked")
+        names.append(asked.name)
+    folders.ask(GOOD)
+    for started in (GOOD, another(1)):
+        # Again after a restart.
+        folders.ask(started)
+        with watching(folders, words[0], "--most", 2) as watcher:
+            eventually(lambda: watcher.has_answered(started), explain=watcher.said)  # noqa: B023
+            eventually(lambda: all(map(watcher.has_refused, names)), explain=watcher.said)
+
+
 def test_every_fault_of_every_file_is_refused_and_the_good_is_answered(folders, words):
     spoiled = spoil_every_file(folders)
     folders.ask(GOOD)
@@ -213,6 +238,7 @@ def test_names_and_texts_that_are_none(folders, words, tmp_path):
     assert suffixes == {".refused", ".stats", ".txt", ".html"}
 
 
+@pytest.mark.slow
 def test_a_flood_of_questions(folders, words):
     """Two thousand bad ones that came before the good one."""
     text = json.dumps({"kind": "count"}).encode()
