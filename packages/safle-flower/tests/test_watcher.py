@@ -126,11 +126,10 @@ def test_what_ended_a_watcher_once(folders, words):
         folders.ask(asked)
         FAULTS[fault](folders.inbox / asked.name / "asked")
         names.append(asked.name)
-    folders.ask(GOOD)
     for started in (GOOD, another(1)):
         # Again after a restart.
         folders.ask(started)
-        with watching(folders, words[0], "--most", 2) as watcher:
+        with watching(folders, *words[:3], "--most", 2) as watcher:
             eventually(lambda: watcher.has_answered(started), explain=watcher.said)  # noqa: B023
             eventually(lambda: all(map(watcher.has_refused, names)), explain=watcher.said)
 

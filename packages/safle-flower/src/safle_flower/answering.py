@@ -48,8 +48,7 @@ def run_command(
 
 def main() -> None:
     """What the child does: the command that the task on standard input names."""
-    from safle.cli import Session, explain
-    from safle.cli.main import app
+    from safle.cli import Session, app, explain
 
     task = json.loads(sys.stdin.buffer.read())
     session = Session(quiet=task["quiet"], debug=task["debug"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
+    from safle.cli.main import app as app
     from safle.cli.options import COUNT as COUNT
     from safle.cli.options import FILE as FILE
     from safle.cli.options import FOLDER as FOLDER
