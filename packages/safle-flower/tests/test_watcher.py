@@ -307,15 +307,15 @@ def test_questions_that_move_while_they_are_read(folders, words):
 
 
 def test_a_command_that_hangs_or_is_killed_is_a_refusal(folders, words, tmp_path):
-    """A table that is a pipe, to which nobody writes, keeps the site's own command waiting."""
-    table = tmp_path / "own/visits.csv"
-    os.mkfifo(table)
-    with watching(folders, table, *words[1:], "--seconds", 3) as watcher:
+    """A policy that is a pipe, into which nobody writes, keeps the site's own command waiting."""
+    os.mkfifo(tmp_path / "policy.toml")
+    waits = [words[0], "--most", 100, "--policy", tmp_path / "policy.toml"]
+    with watching(folders, *waits, "--seconds", 8) as watcher:
         folders.ask(GOOD)
         eventually(lambda: watcher.has_refused(GOOD.name), explain=watcher.said)
-        with pytest.raises(Refused, match="took longer than 3 seconds"):
+        with pytest.raises(Refused, match="took longer than 8 seconds"):
             folders.find_answer(GOOD)
-    with watching(folders, table, *words[1:]) as watcher:
+    with watching(folders, *waits) as watcher:
         folders.ask(another(1))
         process = psutil.Process(watcher.process.pid)
         (child,) = eventually(process.children, explain=watcher.said)
