@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +13,8 @@ from safle.errors import FederationError, WireError
 from safle.private import Gathering, History, Masked, StatisticsSpace
 from safle.site.log import read_log
 from safle.wire import decode_statistics
-from safle_flower.airlock import Airlock, Question, Refused
+from safle_flower.airlock import Airlock, Question, Refused, command_for
+from safle_flower.airlock_cli import airlock as command
 from support.data_sets import fixed_data
 from support.private_rounds import make_parties
 from support.tables import write_table
@@ -163,35 +162,13 @@ def test_an_answer_to_another_question_is_not_sent(airlock):
         airlock.find_answer(COUNT)
 
 
-def test_what_means_harm_in_an_inbox_is_no_question(airlock, tmp_path):
-    """Links, pipes and names that are not the digest of what they name; the rest goes on."""
-    airlock.ask(COUNT)
-    name = "count-" + "0" * 32
-    for at, spoil in enumerate([_linked, _piped, _misnamed, _nonsense]):
-        place = airlock.inbox / f"{name[:-1]}{at}"
-        place.mkdir()
-        spoil(place, tmp_path)
-    (airlock.inbox / f"{name[:-1]}9").symlink_to("/etc")
-    assert [*airlock.open_questions()] == [COUNT]
-
-
-def _linked(place: Path, folder: Path) -> None:
-    (folder / "secret").write_bytes(COUNT.to_json())
-    (place / "question.json").symlink_to(folder / "secret")
-
-
-def _piped(place: Path, _folder: Path) -> None:
-    os.mkfifo(place / "question.json")
-
-
-def _misnamed(place: Path, _folder: Path) -> None:
-    (place / "question.json").write_bytes(COUNT.to_json())
-    (place / "encoder.safetensors").write_bytes(COUNT.files["encoder.safetensors"])
-    (place / "asked").touch()
-
-
-def _nonsense(place: Path, _folder: Path) -> None:
-    (place / "question.json").write_text(json.dumps(["count"]))
+def test_a_keyholder_never_opens_a_sum_despite_a_difference():
+    """The command of a watcher, to the word; and the airlock has no option to add to it."""
+    files = {"request.ask": "r.ask", "round.private": "r.private"}
+    words = command_for("open", files, "DATA", "out.answer", yes=True)
+    expected = ["private", "answer", "r.ask", "--round", "r.private", "-o", "out.answer", "--yes"]
+    assert words == expected
+    assert not [option for option in command.params if "despite" in str(option.name)]
 
 
 def test_the_asker_is_told_both_commands(airlock):

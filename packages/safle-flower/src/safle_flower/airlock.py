@@ -8,25 +8,28 @@ process sends that answer if it was made for that very question.
     inbox/count-9f2c.../     question.json, encoder.safetensors
     outbox/count-9f2c....stats, or count-9f2c....refused with the reason
 
-Whoever programs the process can write anything into the inbox. The site therefore reads regular
-files of bounded size only, and takes a question only if its name is the digest of its files.
+Each side can write anything into its folder, and the other expects it: both read regular files of
+bounded size only. A question is taken if its name is the digest of its files (`watcher`); an answer
+is sent if its header names what was asked for.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
+import re
 import secrets
 import shlex
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from safle.basics import atomic, printable
+import msgspec
+
+from safle.basics import atomic, most_memory, printable
 from safle.errors import FederationError, PolicyRefused, WireError
 from safle.wire import container
 
@@ -50,9 +53,20 @@ ENCODER, ROUND, MODEL, REQUEST = (
 )
 QUESTION, TOKEN = "question.json", "asked"
 REFUSED = ".refused"
-FILES = (ENCODER, ROUND, MODEL, REQUEST)
-MOST_BYTES = 1 << 32
-"""Most bytes of one file of a question: every encoder and model is far smaller."""
+FILES = {COUNT: (ENCODER,), MASK: (ENCODER, ROUND), EVALUATE: (MODEL,), OPEN: (REQUEST, ROUND)}
+"""The files of each kind of question, beside its text and token."""
+MOST_BYTES = {
+    QUESTION: 1 << 12,
+    TOKEN: 1 << 6,
+    ENCODER: 1 << 28,
+    ROUND: 1 << 22,
+    REQUEST: 1 << 26,
+    MODEL: 1 << 30,
+}
+"""Most bytes of a file of a question. Encoders and rounds have these limits everywhere; a request
+holds less than 1 kB for each client; a model of 10,000 columns and 1,000 classes has 40 MB."""
+MOST_REFUSAL_BYTES = 1 << 12
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 LONGEST_REASON = 500
 """Most characters of a text from outside in a log or a report."""
 
@@ -82,14 +96,23 @@ class Question:
             raise FederationError(
                 f"a question of kind {self.kind!r}; expected {', '.join(ANSWERS)}"
             )
-        if unknown := [name for name in self.files if name not in FILES]:
-            raise FederationError(f"a question with {unknown[0]!r}; expected {', '.join(FILES)}")
+        if {*self.files} != {*FILES[self.kind]}:
+            found = ", ".join(sorted(self.files)) or "no file"
+            expected = ", ".join(FILES[self.kind])
+            raise FederationError(
+                f"a question of kind {self.kind!r} with {found}; expected {expected}"
+            )
+        for name, data in self.files.items():
+            if len(data) > MOST_BYTES[name]:
+                raise FederationError(
+                    f"{name} has {len(data):,} bytes; a question holds at most {MOST_BYTES[name]:,}"
+                )
 
     @staticmethod
     def from_json(text: str | bytes, files: Mapping[str, bytes]) -> Question:
         """The question whose kind and expected fields `to_json` wrote, with its files."""
-        fields = json.loads(text)
-        return Question(fields["kind"], files, fields["expects"])
+        fields = read_text(text)
+        return Question(fields.kind, files, fields.expects)
 
     def to_json(self) -> bytes:
         """Its kind and the expected fields."""
@@ -98,36 +121,22 @@ class Question:
     @property
     def name(self) -> str:
         """Its kind, and the digest of its text and files."""
-        digest = hashlib.sha256(self.to_json())
-        for name, data in sorted(self.files.items()):
-            digest.update(f"\n{name} {len(data)}\n".encode() + hashlib.sha256(data).digest())
-        return f"{self.kind}-{digest.hexdigest()[:32]}"
+        digests = {
+            name: (len(data), hashlib.sha256(data).digest()) for name, data in self.files.items()
+        }
+        return name_question(self.kind, self.to_json(), digests)
 
     def check(self, data: bytes) -> None:
         """Refuse an answer that is no whole file, or was made for another question."""
         header = container.from_bytes(data, file_type=ANSWERS[self.kind][1]).header
-        fields = header.get("head", header)
+        head = header.get("head")
+        fields = head if isinstance(head, dict) else header
         for name, value in self.expects.items():
             if fields.get(name) != value:
                 raise FederationError(
                     f"the answer in the outbox was made for another {name} than {self.name} asks "
                     "for; remove it"
                 )
-
-    def command(
-        self, files: Mapping[str, str], data: str, output: str, *, yes: bool = False
-    ) -> list[str]:
-        """The arguments of the command that answers it, without the site's own options.
-
-        ``files`` are the paths of the question's files; with ``yes``, a keyholder has consented.
-        """
-        if self.kind == EVALUATE:
-            return ["evaluate", files[MODEL], data, "--counts", output]
-        if self.kind == OPEN:
-            answer = ["private", "answer", files[REQUEST], "--round", files[ROUND], "-o", output]
-            return [*answer, "--yes"] if yes else answer
-        masked = ["--round", files[ROUND]] if self.kind == MASK else []
-        return ["count", data, "--encoder", files[ENCODER], *masked, "-o", output]
 
 
 @dataclass(frozen=True)
@@ -148,17 +157,19 @@ class Airlock:
             # It has another name until it is complete: the site never sees a part of it.
             scratch = self.inbox / f".{question.name}.{os.getpid()}"
             scratch.mkdir()
-            for name, data in {QUESTION: question.to_json(), **question.files}.items():
+            token = secrets.token_hex(16).encode()
+            texts = {QUESTION: question.to_json(), TOKEN: token}
+            for name, data in {**question.files, **texts}.items():
                 (scratch / name).write_bytes(data)
-            with contextlib.suppress(FileExistsError):
-                scratch.replace(place)
+            scratch.replace(place)
+            return
         # A refusal repeats this token: an earlier refusal does not answer a question asked again.
         atomic.write_text(place / TOKEN, secrets.token_hex(16))
 
     def find_answer(self, question: Question) -> bytes | None:
         """The answer, if the site has given one; `Refused` if it has refused."""
         with contextlib.suppress(FileNotFoundError):
-            data = read_regular(self.answer_path(question))
+            data = _read_answer(self.answer_path(question))
             question.check(data)
             return data
         reason = self._refusal(question)
@@ -169,7 +180,7 @@ class Airlock:
     def explain(self, question: Question) -> list[str]:
         """What the asker waits for, and the commands that a person at the site can run."""
         files = {name: str(self.inbox / question.name / name) for name in question.files}
-        arguments = question.command(files, "DATA", str(self.answer_path(question)))
+        arguments = command_for(question.kind, files, "DATA", str(self.answer_path(question)))
         if question.kind in (MASK, OPEN):
             arguments += ["--operator", "OPERATOR.pub", "--key", "OWN.key"]
         if question.kind == OPEN:
@@ -181,63 +192,107 @@ class Airlock:
             f"or with: {shlex.join(['safle', *arguments])}",
         ]
 
-    def open_questions(self) -> Iterator[Question]:
-        """Questions that the site has neither answered nor refused since they were asked."""
-        for place in sorted(self.inbox.iterdir()):
-            if place.name.startswith(".") or place.name.partition("-")[0] not in ANSWERS:
-                continue
-            try:
-                question = self._read(place)
-                refused = self._refusal(question) is not None
-            except (OSError, ValueError, KeyError, TypeError, RecursionError):
-                # It is half written, or somebody who means harm wrote it.
-                continue
-            if not refused and not self.answer_path(question).exists():
-                yield question
-
-    def refuse(self, question: Question, reason: str) -> None:
-        """Tell the asker that the site does not answer; ``reason`` is what the asker may know."""
-        text = f"{self._token(question)}\n{reason}\n"
-        atomic.write_text(self.outbox / (question.name + REFUSED), text)
-
-    def count_answers(self, kind: str) -> int:
-        """How many answers to questions of one kind lie in the outbox."""
-        return len([*self.outbox.glob(f"{kind}-*{ANSWERS[kind][0]}")])
+    def refusal_path(self, name: str) -> Path:
+        """Where the refusal of a question of this name lies: its token, the reason, its state."""
+        return self.outbox / (name + REFUSED)
 
     def _refusal(self, question: Question) -> str | None:
         """Why the question was refused since it was asked last; None if it was not."""
         try:
-            text = read_regular(self.outbox / (question.name + REFUSED), most_bytes=1 << 16)
+            lines = read_lines(self.refusal_path(question.name))
         except FileNotFoundError:
             return None
-        token, _, reason = text.decode(errors="replace").partition("\n")
-        return reason if token == self._token(question) else None
-
-    def _token(self, question: Question) -> str:
-        return read_regular(self.inbox / question.name / TOKEN, most_bytes=64).decode()
-
-    def _read(self, place: Path) -> Question:
-        text = read_regular(place / QUESTION, most_bytes=container.MAX_HEADER_BYTES)
-        files = {name: read_regular(place / name) for name in FILES if (place / name).exists()}
-        question = Question.from_json(text, files)
-        if question.name != place.name:
-            raise WireError(f"{place}: its name is not the digest of its files")
-        return question
+        with open_regular(self.inbox / question.name / TOKEN, MOST_BYTES[TOKEN]) as file:
+            token = read_token(file)
+        return lines[1] if lines[0] == token else None
 
 
-def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """A file's bytes; `WireError` for a link, a pipe, a device, or too many bytes."""
+class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What question.json holds."""
+
+    kind: str
+    expects: dict[str, str]
+
+
+def read_text(text: str | bytes) -> Text:
+    """What question.json holds; `WireError` for anything else."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return msgspec.json.decode(text, type=Text)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"{QUESTION} does not hold a kind and the expected fields") from error
+
+
+def name_question(kind: str, text: bytes, digests: Mapping[str, tuple[int, bytes]]) -> str:
+    """The name of a question by its text, and size and SHA-256 of each of its files."""
+    digest = hashlib.sha256(text)
+    for name, (size, content) in sorted(digests.items()):
+        digest.update(f"\n{name} {size}\n".encode() + content)
+    return f"{kind}-{digest.hexdigest()[:32]}"
+
+
+def command_for(
+    kind: str, files: Mapping[str, str], data: str, output: str, *, yes: bool = False
+) -> list[str]:
+    """The arguments of the command that answers a question, without the site's own options.
+
+    ``files`` are the paths of the question's files; with ``yes``, a keyholder has consented.
+    """
+    if kind == EVALUATE:
+        return ["evaluate", files[MODEL], data, "--counts", output]
+    if kind == OPEN:
+        answer = ["private", "answer", files[REQUEST], "--round", files[ROUND], "-o", output]
+        return [*answer, "--yes"] if yes else answer
+    masked = ["--round", files[ROUND]] if kind == MASK else []
+    return ["count", data, "--encoder", files[ENCODER], *masked, "-o", output]
+
+
+def open_regular(path: Path | str, most_bytes: int, *, folder: int | None = None) -> BinaryIO:
+    """A file, opened in a folder; `WireError` for a link, a pipe, a device, or too many bytes."""
+    try:
+        # Before it is opened, too: opening a device may do something.
+        _require_regular(path, os.stat(path, dir_fd=folder, follow_symlinks=False), most_bytes)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise WireError(f"{path}: cannot be read: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
-            raise WireError(f"{path}: not a regular file of at most {most_bytes} bytes")
-        return file.read(most_bytes)
+        raise WireError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        _require_regular(path, os.fstat(descriptor), most_bytes)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _require_regular(path: Path | str, status: os.stat_result, most_bytes: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise WireError(f"{path} is not a regular file")
+    if status.st_size > most_bytes:
+        raise WireError(f"{path} has {status.st_size:,} bytes; expected at most {most_bytes:,}")
+
+
+def _read_answer(path: Path) -> bytes:
+    """An answer's bytes; only what begins as a file of ours is read."""
+    with open_regular(path, most_memory()) as file:
+        start = file.read(len(container.MAGIC))
+        if start != container.MAGIC:
+            raise WireError(f"{path}: not a safle file: it does not begin with the safle signature")
+        return start + file.read(os.fstat(file.fileno()).st_size)
+
+
+def read_token(file: BinaryIO) -> str:
+    """The token of a question; `WireError` for any other content."""
+    text = file.read(MOST_BYTES[TOKEN]).decode(errors="replace")
+    if not _TOKEN.fullmatch(text):
+        raise WireError(f"{TOKEN} does not hold a token of 32 hexadecimal digits")
+    return text
+
+
+def read_lines(refusal: Path) -> list[str]:
+    """A refusal's token, reason and state, as far as they are there."""
+    with open_regular(refusal, MOST_REFUSAL_BYTES) as file:
+        lines = file.read(MOST_REFUSAL_BYTES).decode(errors="replace").split("\n")
+    return [*lines, "", "", ""][:3]
 
 
 def shorten(text: object) -> str:

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
-from click.globals import get_current_context
 
-from safle.cli import COUNT, FILE, FOLDER, PLACE, Session, command, counting_options, option
-from safle.errors import FederationError, SafleError
+from safle.cli import (
+    COUNT,
+    FILE,
+    FOLDER,
+    PLACE,
+    Session,
+    command,
+    counting_options,
+    explain,
+    option,
+)
 from safle_flower.airlock import (
     EVALUATE,
     OPEN,
     PLAIN_KINDS,
     Airlock,
-    Question,
     Refused,
+    command_for,
     describe_error,
+    shorten,
 )
+from safle_flower.answering import run_command
+from safle_flower.watcher import Waiting, Watcher
 
 MOST_ANSWERS = "Most plain questions of one kind to answer: many answers can give samples away."
+SECONDS = "Most seconds for one answer; what takes longer is refused."
 HISTORY = "A keyholder's history of opened sums; naming it is your consent to open more."
 SECONDS_BETWEEN_LOOKS = 1.0
 UNDER_MASKS = ("operator_path", "key_path", "history_path")
@@ -41,6 +54,7 @@ MASKED: dict[str, Any] = {"type": FILE, "panel": "Under masks"}
 @option("--test", "Evaluate models on this table.", "DATA", type=PLACE)
 @option("--watch", "Wait for more questions, until you stop it.", is_flag=True)
 @option("--most", MOST_ANSWERS, "N", type=COUNT, default=1)
+@option("--seconds", SECONDS, "N", type=COUNT, default=3600)
 @counting_options
 @option("--operator operator_path", "The operator's public key.", "FILE", **MASKED)
 @option("--key key_path", "Your private key.", "FILE", **MASKED)
@@ -56,80 +70,94 @@ def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **optio
     for place in (inbox, outbox):
         if not place.is_dir():
             raise FileNotFoundError(2, "no such directory", str(place))
-    folders = Airlock(inbox, outbox)
-    answered = refused = 0
+    watcher = Watcher(Airlock(inbox, outbox))
+    done = {"answered": 0, "refused": 0}
+    trouble = ""
     while True:
-        for question in folders.open_questions():
-            if _answer(session, folders, question, options):
-                answered += 1
-            else:
-                refused += 1
+        try:
+            for waiting in watcher.find_waiting():
+                done["answered" if _take(session, watcher, waiting, options) else "refused"] += 1
+            trouble = ""
+        except Exception as error:
+            if not watch:
+                raise
+            # Another folder may be mounted in a moment.
+            if explain(error) != trouble:
+                trouble = explain(error)
+                session.warn(f"{trouble}; nothing is answered until it can be used")
         if not watch:
             break
         time.sleep(SECONDS_BETWEEN_LOOKS)
-    session.facts(f"{outbox}: outbox", {"answered": answered, "refused": refused})
+    session.facts(f"{outbox}: outbox", done)
 
 
-def _answer(
-    session: Session, folders: Airlock, question: Question, options: dict[str, Any]
-) -> bool:
-    """Answer one question, or say in the outbox that it is refused; whether it was answered."""
-    session.note(f"{question.name}: asked")
+def _take(session: Session, watcher: Watcher, waiting: Waiting, options: dict[str, Any]) -> bool:
+    """Answer a question, or say that it is refused; whether it was answered.
+
+    The one place that catches: nothing that a question holds ends the watcher.
+    """
+    name = shorten(waiting.name)
     try:
-        _check(folders, question, options)
-        _run(session, folders, question, options)
-    except (SafleError, OSError, click.ClickException, MemoryError) as error:
+        session.note(f"{name}: asked")
+        _answer(session, watcher, waiting, options)
+    except Exception as error:
         if session.debug:
-            raise
-        session.warn(f"{question.name}: refused: {error}")
-        # A keyholder's reason says nothing of anybody's data; other errors may, and are shortened.
-        harmless = question.kind == OPEN and isinstance(error, FederationError)
-        folders.refuse(question, str(error) if harmless else describe_error(error))
+            traceback.print_exc()
+        session.warn(f"{name}: refused: {shorten(explain(error))}")
+        try:
+            watcher.refuse(waiting, describe_error(error))
+        except Exception as unwritten:
+            session.warn(f"{name}: its refusal cannot be written: {shorten(explain(unwritten))}")
         return False
-    session.note(f"{question.name}: answered by {folders.answer_path(question)}")
+    session.note(f"{name}: answered by {watcher.answer_path(waiting)}")
     return True
 
 
-def _data_for(question: Question, options: dict[str, Any]) -> Path | None:
-    path: Path | None = options["test" if question.kind == EVALUATE else "data"]
+def _answer(session: Session, watcher: Watcher, waiting: Waiting, options: dict[str, Any]) -> None:
+    """Run the site's own command, on copies of the question's files that nobody can change."""
+    _check(watcher, waiting, options)
+    with tempfile.TemporaryDirectory(prefix="safle-airlock-") as folder:
+        files = watcher.copy(waiting, Path(folder))
+        masked = waiting.kind not in PLAIN_KINDS
+        # Each command takes the options that it has.
+        forwarded = {name: options[name] for name in options if masked or name not in UNDER_MASKS}
+        output = watcher.answer_path(waiting)
+        data = str(_data_for(waiting.kind, options))
+        run_command(
+            command_for(waiting.kind, files, data, str(output), yes=True),
+            Path(folder),
+            kind=waiting.kind,
+            seconds=options["seconds"],
+            defaults={"count": forwarded, "evaluate": forwarded, "private": {"answer": forwarded}},
+            quiet=session.quiet,
+            debug=session.debug,
+        )
+        if not output.exists():
+            raise Refused("its command has written no answer; its own log says more")
+
+
+def _data_for(kind: str, options: dict[str, Any]) -> Path | None:
+    path: Path | None = options["test" if kind == EVALUATE else "data"]
     return path
 
 
-def _check(folders: Airlock, question: Question, options: dict[str, Any]) -> None:
+def _check(watcher: Watcher, waiting: Waiting, options: dict[str, Any]) -> None:
     """Refuse what this site does not answer, whatever its policy says."""
     from safle.site import Policy
 
-    plain = question.kind in PLAIN_KINDS
+    plain = waiting.kind in PLAIN_KINDS
     if plain and options["key_path"] and Policy.find(options["policy_path"]) is None:
         raise Refused(
             "this site has a key for private rounds and no policy: it answers private rounds only"
         )
-    if plain and folders.count_answers(question.kind) >= options["most"]:
+    if plain and watcher.count_answers(waiting.kind) >= options["most"]:
         raise Refused(
             f"this site has answered {options['most']} questions of this kind, and answers no more "
             "until somebody there allows it (--most, or remove an answer from the outbox)"
         )
     if not plain and not (options["operator_path"] and options["key_path"]):
         raise Refused("this site has no keys for private rounds")
-    if question.kind == OPEN and not options["history_path"]:
+    if waiting.kind == OPEN and not options["history_path"]:
         raise Refused("this site opens no sums: it has named no history")
-    if question.kind != OPEN and _data_for(question, options) is None:
+    if waiting.kind != OPEN and _data_for(waiting.kind, options) is None:
         raise Refused("this site has no data for this question")
-
-
-def _run(session: Session, folders: Airlock, question: Question, options: dict[str, Any]) -> None:
-    """Run the site's own command, on copies of the question's files that nobody can change."""
-    root = get_current_context().find_root().command
-    masked = question.kind not in PLAIN_KINDS
-    # Each command takes the options that it has.
-    forwarded = {name: options[name] for name in options if masked or name not in UNDER_MASKS}
-    defaults = {"count": forwarded, "evaluate": forwarded, "private": {"answer": forwarded}}
-    with tempfile.TemporaryDirectory(prefix="safle-airlock-") as folder:
-        files = {name: str(Path(folder, name)) for name in question.files}
-        for name, content in question.files.items():
-            Path(files[name]).write_bytes(content)
-        data, output = str(_data_for(question, options)), str(folders.answer_path(question))
-        arguments = question.command(files, data, output, yes=True)
-        quiet = Session(quiet=session.quiet, debug=session.debug)
-        settings: dict[str, Any] = {"obj": quiet, "default_map": defaults}
-        root.main(arguments, prog_name="safle", standalone_mode=False, **settings)

@@ -7,6 +7,7 @@ from safle.basics.imports import define_public_names
 if TYPE_CHECKING:
     from safle.basics import atomic as atomic
     from safle.basics.imports import require_package as require_package
+    from safle.basics.memory import most_memory as most_memory
     from safle.basics.memory import readable as readable
     from safle.basics.places import parse_toml as parse_toml
     from safle.basics.places import read_toml as read_toml

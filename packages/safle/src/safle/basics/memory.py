@@ -39,7 +39,11 @@ def require_free_memory(size: int, *, purpose: str, advice: str) -> None:
 
 
 def most_memory(allowed: int | None = None) -> int:
-    """Bytes that reading a file may take: ``allowed``, or $SAFLE_MOST_MEMORY, or 2 GB."""
+    """Bytes that reading a file may take: ``allowed``, or $SAFLE_MOST_MEMORY, or 2 GB.
+
+    >>> readable(most_memory(allowed=3_000_000))
+    '3.0 MB'
+    """
     if allowed is not None:
         return allowed
     text = os.environ.get(VARIABLE)

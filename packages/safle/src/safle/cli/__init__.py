@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
+    from safle.cli.main import app as app
     from safle.cli.options import COUNT as COUNT
     from safle.cli.options import FILE as FILE
     from safle.cli.options import FOLDER as FOLDER
@@ -28,5 +29,6 @@ if TYPE_CHECKING:
     from safle.cli.session import Session as Session
     from safle.cli.session import command as command
     from safle.cli.session import examples as examples
+    from safle.cli.session import explain as explain
 
 define_public_names(__name__)
