@@ -142,6 +142,14 @@ class Encoder(ABC):
             symbols.astype(self.layout.symbol_type, order="C"), dense.astype(np.int16, order="C")
         )
 
+    def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]] | None:
+        """What the symbols say of each feature by their sums, (samples, feature_dim).
+
+        None if the symbols themselves say it. Only a policy asks: a pair of these may occur in few
+        samples though every pair of symbols occurs in many.
+        """
+        return None
+
     @property
     def gap_codes(self) -> NDArray[np.int64] | None:
         """The code of each feature's gap, (feature_dim,); None where a gap has no code."""
