@@ -142,13 +142,18 @@ class Encoder(ABC):
             symbols.astype(self.layout.symbol_type, order="C"), dense.astype(np.int16, order="C")
         )
 
-    def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]] | None:
-        """What the symbols say of each feature by their sums, (samples, feature_dim).
+    @property
+    def level_count(self) -> int:
+        """How many levels of a feature sums of symbols tell apart; 0 if no more than symbols do."""
+        return 0
 
-        None if the symbols themselves say it. Only a policy asks: a pair of these may occur in few
-        samples though every pair of symbols occurs in many.
+    def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
+        """The level of each feature, (samples, feature_dim); no columns if `level_count` is 0.
+
+        Only a policy asks: a pair of levels may occur in few samples though every pair of symbols
+        occurs in many.
         """
-        return None
+        return np.empty((len(features), 0), np.uint8)
 
     @property
     def gap_codes(self) -> NDArray[np.int64] | None:

@@ -195,13 +195,19 @@ class EmbeddingEncoder(Encoder):
         )
         return Codes(symbols, np.empty((len(features), 0), np.int16))
 
-    def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]] | None:
+    @property
+    def level_count(self) -> int:
         # Sums of symbols give each digit, and differences of digits each level: of the samples
         # with x > 3, those without x > 4.
         if self.bucketing.rule == LEVEL and self.group_size == 1:
-            return None
+            return 0
+        return min(len(self.thresholds) + 1, MAX_TABLE_SIZE)
+
+    def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
+        if not self.level_count:
+            return super().levels(features)
         found = NumpyOperations().levels(features.astype(np.float64), self.thresholds)
-        return np.minimum(found, MAX_TABLE_SIZE - 1).astype(np.uint16)
+        return np.minimum(found, self.level_count - 1).astype(np.uint16)
 
     @cached_property
     def _positions(self) -> NDArray[np.int32]:

@@ -68,3 +68,13 @@ def cells_of(statistics: Statistics, columns: int | None = None) -> Iterator[NDA
         chosen = np.arange(first, after)
         block = statistics.gram.columns(chosen, slice(after))
         yield np.triu(block, -first)
+
+
+def independent_columns(statistics: Statistics) -> int:
+    """How many columns are independent, as a rule: with as many samples, these may be found.
+
+    The columns of each table add up to the constant column: these sums are one column.
+    """
+    layout = statistics.layout
+    constant = layout.experts + len(layout.constants)
+    return statistics.dim - max(constant - 1, 0)
