@@ -101,7 +101,11 @@ class _Samples(NamedTuple):
 
     def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
         """See `Encoder.levels`; no columns where a class is judged by itself."""
-        return np.empty((len(features), 0), np.uint8) if self.by_class else self.encoder.levels(features)
+        return (
+            np.empty((len(features), 0), np.uint8)
+            if self.by_class
+            else self.encoder.levels(features)
+        )
 
 
 def _judge(samples: _Samples, statistics: Statistics) -> Disguises:
@@ -146,7 +150,7 @@ def find_weight(blocks: Callable[[], Iterable[NDArray[np.float64]]]) -> float:
             )
             # A direction in which nothing lies but rounding is left out.
             factor = SMALLEST_DIRECTION * np.eye(size)
-        factor = np.linalg.qr(np.concatenate([factor, block]), mode="r")
+        factor = np.asarray(np.linalg.qr(np.concatenate([factor, block]), mode="r"))
     weight = 0.0
     for block in blocks():
         turned = solve_triangular(factor, block.T, trans="T")
@@ -170,7 +174,7 @@ def find_disguised_answers(
     weight = find_weight(
         lambda: (mark_answers(model, *batch, counts) for batch in samples.features())
     )
-    return Disguises(round(1 / weight), 0.0)
+    return Disguises(int(1 / weight + 1e-6), 0.0)
 
 
 def _smallest_set(samples: _Samples) -> int:
@@ -218,7 +222,7 @@ def _find_usual(
     # A code of half of the samples lies on one side of their middle or the other.
     middle = ordered[[(number - 1) // 2, number // 2]].astype(np.int64)
     often = (dense == middle[:, None]).sum(axis=1)
-    usual = np.where(often[0] >= often[1], *middle)
+    usual = np.where(often[0] >= often[1], middle[0], middle[1])
     others = np.zeros(len(usual), np.int64)
     least = np.full(len(usual), DENSE_LIMIT + 1)
     most = -least
