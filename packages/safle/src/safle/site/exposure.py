@@ -35,9 +35,9 @@ CODES_OF_ONE = (
     "smaller groups, no rare level or gap), or count more samples"
 )
 CELLS_OF_FEW = (
-    "samples that follow from counts of pairs of symbols: {found:,} of {samples:,}. A pair that "
-    "few samples have names each of them, and such pairs can be joined. Make an encoder whose pairs "
-    "of codes more samples share (fewer buckets, smaller groups), or count more samples"
+    "samples that follow from counts of pairs of symbols: {found:,} of {samples:,}. A pair "
+    "that few samples have names each of them, and such pairs can be joined. Make an encoder whose "
+    "pairs of codes more samples share (fewer buckets, smaller groups), or count more samples"
 )
 COUNTED_BY_CLASS = (
     "samples of classes with no more of them than columns that are counted by class: {found:,} of "
@@ -70,6 +70,7 @@ class Exposure(NamedTuple):
     reconstructed : how many of them the attack that we ran has reconstructed
     cells : the sums that are counts
     rank : independent columns
+    lattice : what the products of all columns determine, in words; empty if nothing
     details : a sentence for each way in which samples can be worked out, and what helps
     """
 
@@ -77,6 +78,7 @@ class Exposure(NamedTuple):
     reconstructed: int
     cells: Cells
     rank: int
+    lattice: str
     details: list[str]
 
     @property
@@ -84,12 +86,13 @@ class Exposure(NamedTuple):
         """What whoever holds the file can do; empty without samples."""
         if not self.samples:
             return ""
-        return ATTACKED.format(found=self.reconstructed, samples=self.samples)
+        attacked = ATTACKED.format(found=self.reconstructed, samples=self.samples)
+        return f"{attacked}; {self.lattice}" if self.lattice else attacked
 
     @property
     def warns(self) -> bool:
         """Whether samples were reconstructed, or are no more than the columns."""
-        return bool(self.samples) and (self.reconstructed > 0 or self.rank >= self.samples)
+        return self.reconstructed > 0 or bool(self.lattice)
 
 
 def find_exposure(statistics: Statistics) -> Exposure:
@@ -97,7 +100,7 @@ def find_exposure(statistics: Statistics) -> Exposure:
     samples, counts = statistics.sample_count, statistics.class_counts
     cells = count_cells(statistics.cells)
     if not samples:
-        return Exposure(0, 0, cells, 0, [])
+        return Exposure(0, 0, cells, 0, "", [])
     few = int(((counts > 0) & (counts < FEW_SAMPLES)).sum())
     single = int((counts == 1).sum())
     own_codes = count_own_codes(statistics)
@@ -119,7 +122,7 @@ def find_exposure(statistics: Statistics) -> Exposure:
     lattice = _describe_lattice(statistics)
     which = "the others" if max(found, by_class) else "any of them"
     details.append(lattice + LATTICE if lattice else MORE_THAN_COLUMNS.format(which=which))
-    return Exposure(samples, found, cells, independent_columns(statistics), details)
+    return Exposure(samples, found, cells, independent_columns(statistics), lattice, details)
 
 
 def describe_cells(cells: Cells) -> str:
