@@ -250,7 +250,7 @@ def test_differences_of_answers_are_cells():
     values = np.linspace(0, 1, 401)[:, None]
     labels = ["ill"] * 401
     assert judged_answers(asking([0.25, 0.5]), values, labels) is None
-    one_apart = asking([0.5, 0.5 + 1 / 400])
+    one_apart = asking([0.5 + 0.5 / 400, 0.5 + 1.5 / 400])
     counts = evaluate_table(one_apart, Table(values, np.array(labels)), where="a").total
     cells = np.concatenate([table[table > 0] for table in counts.cells])
     assert cells.min() >= 199
