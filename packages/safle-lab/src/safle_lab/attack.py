@@ -8,7 +8,7 @@ It finds samples in four ways, each among the samples that the earlier ways did 
 - a small number of samples, in all or (if every class has a gram) in one class: lattice reduction,
   `safle_lab.lattice`, finds them whatever their codes;
 - where there are symbols only, cells of few samples, joined: `safle.statistics.join_cells`; the
-  class of these samples is not always certain;.
+  class of these samples is not always certain.
 
 All sums are first divided by their common divisor: it is 3 if a table holds every row three
 times. Only sums are used, so every kind of encoder is attacked alike.
@@ -109,6 +109,7 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
         residual = Residual.of(statistics)
         found_by, tried, unlabelled = _find(residual, most_reduced)
     in_small_class = (residual.class_counts > 0) & (residual.class_counts < SMALL_CLASS)
+    untried = _count_untried(residual, most_reduced if tried else 0)
     owners = np.repeat(residual.owners, residual.times).tolist()
     return Attack(
         samples=statistics.sample_count,
@@ -120,7 +121,7 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
         unlabelled=unlabelled,
         labels=tuple(statistics.class_names[owner] for owner in owners),
         close=residual.times * int(residual.class_counts[in_small_class].sum()),
-        untried=residual.times * _count_untried(residual, most_reduced if tried else 0),
+        untried=max(residual.times * untried - len(unlabelled), 0),
     )
 
 

@@ -225,6 +225,8 @@ def test_release(
     for line in lines:
         monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
         run_line(line, monkeypatch)
+    # The example of the first guide keeps the policy, whose rule on cells did judge it.
+    assert "least_cell               kept" in Path("a.stats.release.txt").read_text()
     assert Path("found.npz").exists()
     Path("a.stats").write_bytes(b"other counts")
     with pytest.raises(subprocess.CalledProcessError):
