@@ -69,8 +69,14 @@ def release(
     `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of
     an evaluated model's encoder. Returns the type of the file, and its bytes.
     """
-    plain = Release.of(counts.total, encoder, counts.distinct_rows, counts.disguises)
     private_round = files.private_round
+    plain = Release.of(
+        counts.total,
+        encoder,
+        counts.distinct_rows,
+        counts.disguises,
+        attacked=private_round is None,
+    )
     if private_round is None or files.key is None:
         file_type = FILE_TYPE_OF[type(counts.total)]
         data = file_type.encode(counts.total)

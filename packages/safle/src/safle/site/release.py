@@ -104,14 +104,17 @@ class Release:
         encoder: str = "",
         distinct_rows: Countable | None = None,
         disguises: Disguises | None = None,
+        *,
+        attacked: bool = True,
     ) -> Release:
         """A plain release of ``counted``; evaluation counts do not hold their ``encoder``.
 
         ``distinct_rows`` are the same counts with each different row counted once, if they differ,
-        and ``disguises`` what their samples show beside these counts.
+        and ``disguises`` what their samples show beside these counts. What will leave under masks
+        need not be ``attacked``, which can take seconds.
         """
         if distinct_rows is not None and distinct_rows is not counted:
-            rows = Release.of(distinct_rows, encoder, disguises=disguises)
+            rows = Release.of(distinct_rows, encoder, disguises=disguises, attacked=attacked)
             return replace(
                 rows,
                 samples=counted.sample_count,
@@ -126,6 +129,8 @@ class Release:
             encoder,
             disguises=disguises,
         )
+        if isinstance(counted, Statistics) and not attacked:
+            return replace(release, columns=counted.dim, encoder=counted.fingerprint)
         if isinstance(counted, Statistics):
             exposure = find_exposure(counted)
             return replace(

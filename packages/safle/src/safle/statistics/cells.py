@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LEAST_CELL = 10
 """The k of the threshold rule that a policy proposes: agencies use 3 to 10 or more."""
-COLUMNS_AT_ONCE = 256
+COLUMNS_AT_ONCE = 1_024
 """Columns of a gram that are looked at together."""
 
 

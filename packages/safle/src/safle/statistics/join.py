@@ -25,6 +25,8 @@ MOST_COLUMNS = 4_096
 """Columns that are joined: their counts take 64 MB. Of more, the first tables are."""
 MOST_FAILURES = 200
 """Cells that are tried in vain, one after another, before the join ends: a second or two."""
+MOST_NEAR = 8
+"""Symbols to a table that may go with a cell; of cells with more, hardly any has one clique."""
 MOST_STEPS = 300
 """Steps of the search for a clique before a cell is given up."""
 
@@ -127,6 +129,8 @@ def _only_clique(
     None if there are several, or the search is too long.
     """
     near = np.flatnonzero((counts[first] > 0) & (counts[second] > 0))
+    if len(near) > MOST_NEAR * len(ends):
+        return None
     table = np.searchsorted(ends, near, side="right")
     tables = len(ends) - 1
     pairs = counts[np.ix_(near, near)] > 0
