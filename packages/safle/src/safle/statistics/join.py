@@ -24,10 +24,12 @@ from safle.statistics.value import Statistics
 MOST_COLUMNS = 4_096
 """Columns that are joined: their counts take 64 MB. Of more, the first tables are."""
 MOST_FAILURES = 200
-"""Cells that are tried in vain, one after another, before the join ends: a second or two."""
-MOST_NEAR = 8
-"""Symbols to a table that may go with a cell; of cells with more, hardly any has one clique."""
-MOST_STEPS = 300
+"""Cells that are tried in vain before the join ends: some seconds."""
+MOST_NEAR, NEAR_PER_TABLE = 512, 8
+"""Symbols that may go with a cell; with more, its cliques are not searched."""
+MOST_SEEDS = 1 << 18
+"""Cells that are tried; of more, a part, evenly spread."""
+MOST_STEPS = 100
 """Steps of the search for a clique before a cell is given up."""
 
 
@@ -105,7 +107,6 @@ def _join(
                 continue
             counts[np.ix_(clique, clique)] -= times
             found = True
-            failures = 0
             if len(clique) < len(ends):
                 # It stays in the counts of its class, which now are those of samples known, too.
                 seeds = int(ends[-2])
@@ -115,6 +116,7 @@ def _join(
 def _seeds(counts: NDArray[np.int32], most: int) -> list[list[int]]:
     """Cells of few samples, those first whose symbols are rare."""
     pairs = np.argwhere(np.triu((counts > 0) & (counts <= most)))
+    pairs = pairs[:: len(pairs) // MOST_SEEDS + 1]
     often = counts.diagonal()[pairs].sum(axis=1)
     order = np.lexsort((often, counts[pairs[:, 0], pairs[:, 1]]))
     seeds: list[list[int]] = pairs[order].tolist()
@@ -129,7 +131,7 @@ def _only_clique(
     None if there are several, or the search is too long.
     """
     near = np.flatnonzero((counts[first] > 0) & (counts[second] > 0))
-    if len(near) > MOST_NEAR * len(ends):
+    if len(near) > min(MOST_NEAR, NEAR_PER_TABLE * len(ends)):
         return None
     table = np.searchsorted(ends, near, side="right")
     tables = len(ends) - 1
