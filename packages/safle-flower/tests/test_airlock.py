@@ -77,7 +77,8 @@ def test_sheets_are_the_owners_alone_and_the_log_says_what_left(
     modes = {path.suffix: path.stat().st_mode & 0o777 for path in airlock.outbox.iterdir()}
     assert modes[".txt"] == modes[".html"] == 0o600
     assert modes[".stats"] & 0o044
-    assert [event.event for event in read_log(tmp_path / "own/log.sqlite")] == ["sent"]
+    events = [event.event for event in read_log(tmp_path / "own/log.sqlite")]
+    assert events == ["sent", "accepted"]
 
 
 def test_a_policy_refuses_and_only_its_rule_is_told(answer, airlock, table, tmp_path):

@@ -161,3 +161,16 @@ def test_a_table_in_which_every_row_repeats_hides_nobody(kind):
     few = fixed_data(kind, 200).part(np.arange(4))
     often = few.part(np.arange(4).repeat(30))
     assert found_in(often).found == 30 * found_in(few).found > 0
+
+
+def test_counts_of_pairs_are_joined_into_samples():
+    """The attack of the core's policy theorem: all samples, of which few have a certain class."""
+    generator = np.random.default_rng(0)
+    features = generator.uniform(size=(500, 10))
+    settings = {"bucketing": "integer", "buckets": 60, "group_size": 1}
+    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=10), "embedding", **settings)
+    data = DataSet(encoder, features, np.arange(500) % 2)
+    found = found_in(data, most_reduced=0)
+    codes = np.concatenate([found.codes.symbols, found.unlabelled.symbols])
+    assert sorted(codes.tolist()) == sorted(encoder.encode(features).symbols.tolist())
+    assert found.found + len(found.unlabelled) == 500

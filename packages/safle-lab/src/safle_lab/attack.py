@@ -1,12 +1,14 @@
 """The attack: samples worked out of a plain contribution, exactly, as its receiver could.
 
-It finds samples in three ways, each among the samples that the earlier ways did not find:
+It finds samples in four ways, each among the samples that the earlier ways did not find:
 
 - a class of one sample: its column of cross is the sample;
 - a code that occurred once: its row of the gram is the sample. Found samples are subtracted from
   the sums, which may leave other classes and codes with one sample (peeling);
 - a small number of samples, in all or (if every class has a gram) in one class: lattice reduction,
-  `safle_lab.lattice`, finds them whatever their codes.
+  `safle_lab.lattice`, finds them whatever their codes;
+- where there are symbols only, cells of few samples, joined: `safle.statistics.join_cells`; the
+  class of these samples is not always certain.
 
 All sums are first divided by their common divisor: it is 3 if a table holds every row three
 times. Only sums are used, so every kind of encoder is attacked alike.
@@ -25,11 +27,13 @@ from numpy.typing import NDArray
 from safle.basics import atomic
 from safle.encoders import Codes
 from safle.errors import MissingExtra
-from safle.statistics import Statistics
+from safle.statistics import Accumulator, Statistics, count_codes, join_cells
 from safle_lab.lattice import COLUMNS_AT_ONCE, Residual, common_divisor, find_by_lattice
 
 MOST_REDUCED = 40
 """Most samples for lattice reduction: 40 take seconds, 100 take minutes."""
+UNKNOWN = "(not certain)"
+"""The label of found samples whose class is not certain."""
 SMALL_CLASS = 5
 """The sums of a class with fewer samples say much about each sample."""
 
@@ -41,8 +45,9 @@ class Attack:
     Attributes
     ----------
     samples : number of samples in the statistics
-    by_class, by_code, by_lattice : number of samples found exactly, in each of the three ways
+    by_class, by_code, by_join, by_lattice : number of samples found exactly, in each of the ways
     codes, labels : of the found samples, in the order in which they were found
+    unlabelled : codes of more samples, whose class is not certain
     close : samples not found, in classes so small that the class mean is close to each of them
     untried : samples that lattice reduction would usually find, but was not tried on: they are too
         many, or its package is missing
@@ -54,18 +59,25 @@ class Attack:
     by_lattice: int
     codes: Codes = field(repr=False)
     labels: tuple[int | str, ...] = field(repr=False)
+    by_join: int
+    unlabelled: Codes = field(repr=False)
     close: int
     untried: int
 
     @property
     def found(self) -> int:
         """Samples that were worked out exactly."""
-        return self.by_class + self.by_code + self.by_lattice
+        return self.by_class + self.by_code + self.by_join + self.by_lattice
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write codes and labels to a .npz file, a table that `open_table` reads."""
-        codes = np.concatenate([self.codes.symbols, self.codes.dense], axis=1)
+        both = (self.codes, self.unlabelled)
+        parts = [np.concatenate([part.symbols, part.dense], axis=1) for part in both]
+        codes = np.concatenate(parts)
         labels = np.array(self.labels) if self.labels else np.array([], np.int64)
+        if len(self.unlabelled):
+            unknown = np.full(len(self.unlabelled), UNKNOWN)
+            labels = np.concatenate([labels.astype(str), unknown])
         with atomic.replacing(path) as scratch, scratch.open("wb") as file:
             np.savez(file, allow_pickle=False, features=codes.astype(np.float32), labels=labels)
 
@@ -91,35 +103,68 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
     True
     """
     residual = Residual.of(statistics, common_divisor(statistics))
-    found_by, tried = _find(residual, most_reduced)
+    found_by, tried, unlabelled = _find(residual, most_reduced)
     if residual.times > 1 and statistics.layout.dense_dim and not residual.is_explained():
         # The divisor was chance: two samples that are odd in the same columns have even sums.
         residual = Residual.of(statistics)
-        found_by, tried = _find(residual, most_reduced)
+        found_by, tried, unlabelled = _find(residual, most_reduced)
     in_small_class = (residual.class_counts > 0) & (residual.class_counts < SMALL_CLASS)
+    untried = _count_untried(residual, most_reduced if tried else 0)
     owners = np.repeat(residual.owners, residual.times).tolist()
     return Attack(
         samples=statistics.sample_count,
         by_class=residual.times * found_by["class"],
         by_code=residual.times * found_by["code"],
+        by_join=residual.times * found_by["join"],
         by_lattice=residual.times * found_by["lattice"],
         codes=residual.codes(),
+        unlabelled=unlabelled,
         labels=tuple(statistics.class_names[owner] for owner in owners),
         close=residual.times * int(residual.class_counts[in_small_class].sum()),
-        untried=residual.times * _count_untried(residual, most_reduced if tried else 0),
+        untried=max(residual.times * untried - len(unlabelled), 0),
     )
 
 
-def _find(residual: Residual, most_reduced: int) -> tuple[dict[str, int], bool]:
-    """Subtract the samples found; return their number by way, and whether reduction was tried."""
-    found_by = {"class": 0, "code": 0, "lattice": 0}
+def _find(residual: Residual, most_reduced: int) -> tuple[dict[str, int], bool, Codes]:
+    """Subtract the samples found; return their number by way, and whether reduction was tried.
+
+    Last, the codes of more samples, whose class is not certain.
+    """
+    found_by = {"class": 0, "code": 0, "join": 0, "lattice": 0}
     _peel(residual, found_by)
     tried = False
     with contextlib.suppress(MissingExtra):
         for found in _reduce(residual, most_reduced):
             found_by["lattice"] += sum(residual.take(*sample) for sample in found)
             tried = True
-    return found_by, tried
+    return found_by, tried, _join(residual, found_by)
+
+
+def _join(residual: Residual, found_by: dict[str, int]) -> Codes:
+    """Take samples that cells of few samples give; return the codes of those without a class."""
+    whole, layout = residual.whole, residual.whole.layout
+    known = residual.codes()
+    if layout.dense_dim or residual.times > 1 or not residual.samples:
+        return Codes(known.symbols[:0], known.dense[:0])
+    rest = whole
+    if len(known):
+        total = Accumulator(whole.space)
+        labels = np.array([whole.class_names[owner] for owner in residual.owners])
+        total.add(whole)
+        total.subtract(count_codes(whole.space, known, labels))
+        rest = total.snapshot()
+    joined = join_cells(rest)
+    if joined.tables < layout.experts:
+        return Codes(known.symbols[:0], known.dense[:0])
+    places = np.searchsorted(whole.codes, rest.codes[joined.symbols])
+    names = [whole.class_names.index(name) for name in rest.class_names]
+    for symbols, owner in zip(places, joined.owners.tolist(), strict=True):
+        if owner >= 0:
+            row = np.zeros(whole.dim, np.int64)
+            row[symbols] = 1
+            found_by["join"] += residual.take(row, names[owner])
+    others = whole.codes[places[joined.owners < 0]] - layout.bases[:-1]
+    return Codes(others.astype(layout.symbol_type), np.empty((len(others), 0), np.int16))
 
 
 def _count_untried(residual: Residual, most: int) -> int:

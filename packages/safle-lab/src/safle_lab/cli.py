@@ -188,7 +188,8 @@ def attack(
     """Work samples out of a plain contribution, as its receiver could.
 
     It finds samples exactly: those with a class or a code to themselves, those that remain when
-    the first are subtracted, and a small number by lattice reduction (extra attack). A masked
+    the first are subtracted, those that counts of pairs of symbols give when they are joined, and a
+    small number by lattice reduction (extra attack). A masked
     contribution gives it nothing to work with. Run it on your own file before you send it.
     """
     from safle.encoders import load_encoder
@@ -217,6 +218,11 @@ def describe_attack(result: Attack) -> dict[str, object]:
         "by a code": f"{result.by_code:,} that had one to themselves",
         "by lattice": f"{result.by_lattice:,} from the products of all columns",
     }
+    facts["by pairs"] = f"{result.by_join:,} from counts of pairs of symbols"
+    if len(result.unlabelled):
+        facts["but the class"] = (
+            f"{len(result.unlabelled):,} more from counts of pairs: every code, and not the class"
+        )
     if result.close:
         facts["nearly"] = (
             f"{result.close:,} more, in classes so small that the class mean is close to each "
@@ -227,6 +233,6 @@ def describe_attack(result: Attack) -> dict[str, object]:
             f"{result.untried:,} more, which lattice reduction usually finds, as they are no more "
             "than the columns; raise --most, or install the extra attack"
         )
-    if others := result.samples - result.found - result.untried:
+    if others := result.samples - result.found - len(result.unlabelled) - result.untried:
         facts["not found"] = f"{others:,} others, which does not prove that there is no way"
     return facts

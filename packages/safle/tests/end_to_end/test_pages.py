@@ -279,6 +279,8 @@ def test_release(
     run_line(refused.replace("--policy policy.toml ", ""), monkeypatch)
     for line in lines:
         run_line(line, monkeypatch)
+    # The example of the first guide keeps the policy, whose rule on cells did judge it.
+    assert "least_cell               kept" in Path("a.stats.release.txt").read_text()
     assert Path("found.npz").exists()
     Path("a.stats").write_bytes(b"other counts")
     with pytest.raises(subprocess.CalledProcessError):

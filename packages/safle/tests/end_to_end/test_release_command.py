@@ -11,6 +11,7 @@ import pytest
 
 from safle.tables import open_table
 from support.data_sets import fixed_data
+from support.pages import ROOT, blocks
 from support.tables import write_table
 
 pytestmark = pytest.mark.slow
@@ -79,11 +80,11 @@ def test_a_table_in_which_rows_repeat_is_judged_by_each_row_once(site, safle):
         # Other commands show this digest.
         digest = re.search(r"^  digest +(\w+)$", safle("inspect", "a.stats"), re.MULTILINE)[1]
         assert digest in sheet
-        assert "12 samples can be worked out exactly" in sheet
+        assert "the attack that we ran reconstructed 12 of 12" in sheet
         assert "(each different row is one sample here)" in sheet
     rehearsed = safle("rehearse", "a.npz", "--encoder", "encoder.safetensors")
     assert warning in rehearsed
-    assert "12 samples can be worked out exactly" in rehearsed
+    assert "the attack that we ran reconstructed 12 of 12" in rehearsed
 
 
 def test_without_a_policy_what_is_given_away_is_said_every_time(site, safle, monkeypatch):
@@ -106,7 +107,8 @@ def test_the_attack_finds_the_samples_in_the_file_and_rehearse_says_so(site, saf
         map(tuple, codes.tolist())
     )
     out = safle("rehearse", "a.npz", "--encoder", "encoder.safetensors")
-    assert "can be worked out exactly" in out
+    assert "the attack that we ran reconstructed 12 of 12" in out
+    assert "hides" not in out
 
 
 def test_under_masks_the_attack_finds_nothing(site, safle):
@@ -129,3 +131,39 @@ def test_under_masks_the_attack_finds_nothing(site, safle):
     assert re.search(r"^  digest +(\w+)$", said, re.MULTILINE)[1] in sheet
     out = safle("attack", "a.stats", "--encoder", "encoder.safetensors")
     assert "nothing: every number in it is under a mask" in out
+
+
+def test_the_command_writes_the_example_of_the_docs_and_replaces_nothing(site, safle):
+    before = Path("policy.toml").read_text()
+    assert "policy.toml exists" in safle("policy", "-o", "policy.toml", code=2)
+    assert Path("policy.toml").read_text() == before
+    safle("policy", "-o", "new.toml")
+    shown = blocks(ROOT / "docs/release.md", "toml")
+    assert Path("new.toml").read_text() == shown[0]
+    said = safle(*COUNT, "--policy", "new.toml", code=1)
+    assert said == "error: refused by the policy's least_samples: 12; expected at least 50\n"
+
+
+def test_every_command_that_sends_judges_cells(site, safle):
+    Path("policy.toml").write_text("least_cell = 10\n")
+    policy = ("--policy", "policy.toml", "--quiet")
+    refused = "error: refused by the policy's least_cell: a cell of "
+    assert safle(*COUNT, *policy, code=1).startswith(refused)
+    grid = ("--low", "0", "--high", "1", "-o", "a.hist")
+    assert safle("histogram", "a.npz", *grid, *policy, code=1).startswith(refused)
+    safle(*COUNT)
+    safle("solve", "a.stats", "--encoder", "encoder.safetensors", "-o", "model.safetensors")
+    evaluate = ("evaluate", "model.safetensors", "a.npz", "--counts", "a.eval")
+    assert safle(*evaluate, *policy, code=1).startswith(refused)
+    Path("policy.toml").write_text(f'models = ["{"0" * 64}"]\n')
+    assert "the policy's models: " in safle(*evaluate, *policy, code=1)
+    assert not [*Path().glob("a.eval*")]
+    safle(*evaluate)
+    sheet = Path("a.eval.release.txt").read_text()
+    named = r"model +chosen by the coordinator; not accepted here before"
+    assert re.search(named, sheet)
+    assert "fewer than 10 samples" in sheet
+    # The encoder has left with the statistics.
+    assert not re.search(named.replace("model", "encoder"), sheet)
+    safle(*evaluate, "--force")
+    assert not re.search(named, Path("a.eval.release.txt").read_text())

@@ -7,7 +7,7 @@ import pytest
 
 from safle import count, make_encoder
 from safle.encoders.calibration import DeclaredRange
-from safle.site.release import count_own_codes, find_exposure
+from safle.site.exposure import count_own_codes, find_exposure
 from safle.statistics import Statistics
 from support.data_sets import KINDS, fixed_data, fixed_encoder
 from support.reference import phi
@@ -93,9 +93,11 @@ def test_what_is_said_follows_from_samples_and_independent_columns(samples, text
     encoder = make_encoder(DeclaredRange(0, 1, feature_dim=256), "linear")
     features = np.random.default_rng(0).uniform(size=(samples, 256))
     statistics = count(encoder, features, np.arange(samples) % 2)
-    summary, details = find_exposure(statistics)
-    assert summary == (f"{text}: there are 257 independent columns" if text else "")
-    assert details[-1].startswith(summary or "with more samples than columns we know no way")
+    exposure = find_exposure(statistics)
+    said_last = f"{text}: there are 257 independent columns" if text else "with more samples than"
+    assert exposure.details[-1].startswith(said_last)
+    assert exposure.warns == bool(text)
+    assert exposure.rank == 257
 
 
 def test_experts_share_a_column():
@@ -113,4 +115,5 @@ def test_experts_share_a_column():
 
 def test_no_samples_give_nothing_away():
     for kind in KINDS:
-        assert find_exposure(Statistics.empty(fixed_encoder(kind).space)) == ("", [])
+        exposure = find_exposure(Statistics.empty(fixed_encoder(kind).space))
+        assert (exposure.summary, exposure.details, exposure.warns) == ("", [], False)

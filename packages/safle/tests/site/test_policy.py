@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from safle import count
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import PolicyRefused, SettingsError
-from safle.site.policy import VARIABLE, Policy
+from safle.site.disguises import Disguises
+from safle.site.policy import EXAMPLE, VARIABLE, Policy
 from safle.site.release import Release
+from safle.statistics.cells import Cells
 from support.data_sets import KINDS, fixed_data
 
 KEPT = Release(
@@ -78,13 +81,16 @@ def test_what_is_counted_is_judged_by_what_it_holds(kind):
     assert "5 samples" in Release.of(fixed_data(kind, 5).count()).gives_away
 
 
-def test_what_gives_nothing_away_does_not_say_so():
-    many = fixed_data("linear", 2_000).count()
-    assert Release.of(many).gives_away == ""
+def test_a_plain_release_says_what_its_holder_can_do_and_claims_nothing():
+    many = Release.of(fixed_data("linear", 2_000).count())
+    can = "whoever holds this file can reconstruct samples; the attack that we ran reconstructed"
+    assert many.gives_away == f"{can} 0 of 2,000"
+    assert not many.warns
     # One sample has a class to itself.
     data = fixed_data("linear", 2_000)
-    rare = count(data.encoder, data.features, ["common"] * 1_999 + ["rare"])
-    assert Release.of(rare).gives_away.startswith("at least 1 of 2,000 samples")
+    rare = Release.of(count(data.encoder, data.features, ["common"] * 1_999 + ["rare"]))
+    assert rare.gives_away == f"{can} 1 of 2,000"
+    assert rare.warns
 
 
 def test_histograms_are_judged_too():
@@ -133,3 +139,54 @@ def test_a_policy_made_in_python_never_means_plain_by_mistake():
         Policy("Masked")
     with pytest.raises(SettingsError, match="most_epsilon is not a number"):
         Policy(most_epsilon=math.nan)
+
+
+def test_models_are_pinned_like_encoders():
+    release = replace(KEPT, model="m" * 64)
+    Policy(models=("m" * 64,)).check(release)
+    assert rule_of(Policy(models=("n" * 64,)), release) == "models"
+    # Statistics are of no model.
+    Policy(models=("n" * 64,)).check(KEPT)
+
+
+def test_cells_are_judged_in_plain_files_and_clients_under_masks():
+    policy = Policy(least_cell=10)
+    plain = replace(KEPT, masked=False, cells=Cells(5, 0, 10), disguises=Disguises(10, 0.8))
+    policy.check(plain)
+    for change in (
+        {"cells": Cells(5, 1, 9)},
+        {"cells": None},
+        {"disguises": Disguises(9, 0.8)},
+        {"disguises": Disguises(10, 0.81)},
+        {"disguises": None},
+    ):
+        assert rule_of(policy, replace(plain, **change)) == "least_cell"
+        assert rule_of(policy, replace(plain, distinct_rows=replace(plain, **change))) == (
+            "least_cell"
+        )
+    masked = replace(KEPT, most_samples=100)
+    (verdict,) = policy.judge(masked)
+    assert verdict.kept
+    assert verdict.found == (
+        "cells cannot be judged here: the sum of at least 3 clients opens, of at most 100 samples"
+    )
+    assert rule_of(policy, replace(masked, least_clients=2)) == "least_cell"
+    assert rule_of(policy, replace(masked, most_samples=9)) == "least_cell"
+
+
+def test_cells_of_a_histogram_are_judged():
+    grid = Grid(0, 1, 1, bins=2)
+    ten = np.array([[0.1]] * 10 + [[0.9]] * 10)
+    Policy(least_cell=10).check(Release.of(Histogram.of([ten], grid)))
+    nine = Release.of(Histogram.of([ten[1:]], grid))
+    assert rule_of(Policy(least_cell=10), nine) == "least_cell"
+    assert nine.gives_away == "2 counts, 1 of them of fewer than 10 samples"
+
+
+def test_the_example_is_a_policy_with_the_rule_on_cells(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(EXAMPLE)
+    assert Policy.read(path).least_cell == 10
+    # The lines that are comments are rules, too.
+    path.write_text(re.sub("^# ", "", EXAMPLE, flags=re.MULTILINE))
+    assert Policy.read(path).models == ("07ad...",)

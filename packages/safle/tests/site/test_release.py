@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from safle import DeclaredRange, LinearEncoder, Model, count, solve
 from safle.basics.places import BESIDE
 from safle.encoders.histogram import Grid, Histogram
-from safle.errors import PolicyRefused, StoreError
+from safle.errors import PolicyRefused, SafleWarning, StoreError
 from safle.server.card import write_card
 from safle.server.summing import sum_files
 from safle.site.log import read_log
@@ -60,13 +62,18 @@ def test_sheets_say_what_leaves_and_tell_it_from_others(contribution):
 
 
 def test_a_sheet_and_a_card_agree_on_what_is_not_known():
-    text = Sheet(Release("statistics", 900, 5), None, "a.stats", BYTES, "now").to_text()
+    statistics = fixed_data("linear", 900).count()
+    text = Sheet(Release.of(statistics), None, "a.stats", BYTES, "now").to_text()
     encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
     solution = solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], [0, 0, 1, 1]))
     card = write_card(Model(encoder, solution), mode="plain")
     for page in (text, card):
-        assert "no sample that we know how to work out" in page
-        assert "does not prove that there is no way" in page
+        assert "can reconstruct samples" in page
+        assert "the attack that we ran reconstructed" in page
+        assert "hides" not in page
+    assert "reconstructed 0 of 900" in text
+    assert re.search(r"cells +3 counts, 0 of them of fewer than 10 samples", text)
+    assert re.search(r"independent columns +7; different samples: 900", text)
     assert "images" not in text
 
 
@@ -112,14 +119,33 @@ def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, 
         write_release(output, data, Release.of(statistics), Policy("masked"))
     assert not [*output.parent.glob("b.stats*")]
     histogram = Histogram.of([np.zeros((3, 2))], Grid(0, 1, 2, bins=4))
-    write_release(contribution.with_name("h"), BYTES, Release.of(histogram))
-    sent, refused, last = read_log(log)
+    with pytest.warns(SafleWarning, match="2 counts, 2 of them of fewer than 10 samples"):
+        write_release(contribution.with_name("h"), BYTES, Release.of(histogram))
+    sent, accepted, refused, last = read_log(log)
+    assert (accepted.event, accepted.digest) == ("accepted", DATA.encoder.fingerprint)
     assert (sent.event, sent.note) == ("sent", "a.stats")
     assert sent.digest == hashlib.sha256(contribution.read_bytes()).hexdigest()
     assert refused.event == "refused"
     assert refused.note.startswith("b.stats: refused by the policy's mode")
     assert refused.digest == hashlib.sha256(data).hexdigest()
     assert (last.event, last.note) == ("sent", "h")
+
+
+def test_an_encoder_or_a_model_that_is_new_here_is_named_until_it_was_accepted(contribution):
+    def named(release, policy=None):
+        path = contribution.with_name("b.stats")
+        write_release(path, BYTES, replace(release, warns=False), policy)
+        return re.findall(r"(encoder|model) +chosen by the coordinator; not accepted here before",
+                          beside(path, BESIDE[0]).read_text())  # fmt: skip
+
+    # The fixture's file has left already, with the same encoder.
+    assert "not accepted here before" in beside(contribution, BESIDE[0]).read_text()
+    assert named(Release.of(DATA.count())) == []
+    new = Release("evaluation counts", 5, 2, encoder="e" * 64, model="m" * 64)
+    pinned = replace(new, model="n" * 64)
+    assert named(pinned, Policy(models=("n" * 64,), encoders=("e" * 64,))) == []
+    assert named(new) == ["model"]
+    assert named(new) == []
 
 
 def test_nothing_leaves_where_the_log_cannot_be_written(contribution, log, monkeypatch):

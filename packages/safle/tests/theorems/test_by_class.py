@@ -13,7 +13,7 @@ from safle.encoders import Encoder
 from safle.encoders.codes import Layout
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
 from safle.server.store import Store
-from safle.site.release import find_exposure
+from safle.site.exposure import find_exposure
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.statistics.gram import Triangle
 from safle.wire import Contribution, decode_statistics, encode_statistics

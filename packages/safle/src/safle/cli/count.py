@@ -16,9 +16,11 @@ from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import InvalidInput
 from safle.site.counting import Counts, count_table, describe_repeats
+from safle.site.exposure import describe_cells
 from safle.site.policy import Policy
 from safle.site.release import FILE_TYPE_OF, Release
 from safle.site.sheet import write_release
+from safle.statistics.cells import LEAST_CELL
 from safle.tables import Table, open_matching, open_table
 
 if TYPE_CHECKING:
@@ -35,6 +37,12 @@ class ReleaseFiles(NamedTuple):
     policy: Policy | None
     private_round: PrivateRound | None
     key: PrivateKey | None
+
+    @property
+    def least_cell(self) -> int:
+        """The least cell of plain counts that the policy judges; 0 if it does not."""
+        plain = self.private_round is None
+        return self.policy.least_cell if self.policy is not None and plain else 0
 
 
 def load_release_files(options: dict[str, Any]) -> ReleaseFiles:
@@ -61,8 +69,14 @@ def release(
     `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of
     an evaluated model's encoder. Returns the type of the file, and its bytes.
     """
-    plain = Release.of(counts.total, encoder, counts.distinct_rows)
     private_round = files.private_round
+    plain = Release.of(
+        counts.total,
+        encoder,
+        counts.distinct_rows,
+        counts.disguises,
+        attacked=private_round is None,
+    )
     if private_round is None or files.key is None:
         file_type = FILE_TYPE_OF[type(counts.total)]
         data = file_type.encode(counts.total)
@@ -115,6 +129,7 @@ def count(
             where=features,
             classes=opt.parse_classes(options["classes"], table.labels),
             allow_outside=options["allow_outside"],
+            least_cell=release_files.least_cell,
             progress=advance,
         )
     if not counts.total.sample_count and not options["allow_empty"]:
@@ -190,7 +205,9 @@ def rehearse(
         rehearsal = count_and_judge(
             encoder, table, where=features, allow_outside=allow_outside, progress=advance
         )
-    warning = rehearsal.exposure.summary
+    exposure = rehearsal.exposure
+    verdict = rehearsal.verdict
+    judged = "lets it out" if verdict.kept else "refuses it"
     facts = {
         "samples": f"{rehearsal.samples:,}",
         "classes": list_names(sorted(set(np.asarray(table.labels).tolist()))),
@@ -201,9 +218,11 @@ def rehearse(
         "sends": f"{readable(rehearsal.bytes)}, once: {rehearsal.numbers:,} sums over its samples",
         "takes": f"{rehearsal.seconds:.1f} s to encode, count and pack features here",
         "says": "how many samples each class has, sums of columns and of products of two columns",
-        "hides": "what the codes do not say" if warning else "every sample, as far as we know",
+        "cells": describe_cells(exposure.cells),
+        "rank": f"{exposure.rank:,} independent columns; {exposure.samples:,} different samples",
+        f"least_cell = {LEAST_CELL}": f"{judged}: {verdict.found} ({verdict.limit})",
     }
     session.facts(f"{features}: a contribution", facts)
     session.text([f"warning: {text}" for text in rehearsal.doubts])
     # Last, where it is read.
-    show_exposure(session, rehearsal.exposure)
+    show_exposure(session, exposure)

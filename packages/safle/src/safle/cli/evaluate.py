@@ -69,7 +69,10 @@ def evaluate(
         # What stays here is subject to no policy.
         release_files = None if counts is None else load_release_files(options)
         model = load_model(files[0])
-        counted = _count(session, model, files[1], options, leaves=counts is not None)
+        least_cell = 0 if release_files is None else release_files.least_cell
+        counted = _count(
+            session, model, files[1], options, leaves=counts is not None, least_cell=least_cell
+        )
         total, sites, privacy = counted.total, {}, privacy_facts(model)
         if counts is not None and release_files is not None:
             release(session, counted, counts, release_files, encoder=model.encoder.fingerprint)
@@ -88,13 +91,19 @@ def evaluate(
 
 
 def _count(
-    session: Session, model: Model, path: Path, options: dict[str, Any], *, leaves: bool = False
+    session: Session,
+    model: Model,
+    path: Path,
+    options: dict[str, Any],
+    *,
+    leaves: bool = False,
+    least_cell: int = 0,
 ) -> Counts[Evaluation]:
     """Counts of a model's answers on a labelled table; ``leaves`` if they will leave the site."""
     # Features that do not name their backbone may pass: evaluating adds nothing to a sum.
     table = open_matching(model.encoder, path, **opt.pick_table_options(options))
     with session.progress(f"evaluating on {path.name}") as advance:
-        counts = evaluate_table(model, table, where=path, progress=advance)
+        counts = evaluate_table(model, table, where=path, least_cell=least_cell, progress=advance)
     if not counts.total.sample_count:
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
     if leaves:

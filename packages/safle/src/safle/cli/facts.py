@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from safle.encoders.schema import Schema
     from safle.evaluation import Evaluation
     from safle.model import Model
-    from safle.site.release import Exposure
+    from safle.site.exposure import Exposure
     from safle.statistics import Statistics
     from safle.statistics.noisy import NoisyStatistics
 
@@ -171,9 +171,8 @@ def temperature_of(model: Model) -> str:
 
 
 def show_exposure(session: Session, exposure: Exposure) -> None:
-    """Show what can be worked out from statistics, with a warning if samples can."""
-    warning = exposure.summary
-    heading = f"warning: {warning}" if warning else "What can be worked out from it:"
+    """Show what a file of statistics gives away, with a warning if samples were worked out."""
+    heading = f"{'warning: ' if exposure.warns else ''}{exposure.summary or 'It has no samples.'}"
     session.text([heading, *(f"  - {text}" for text in exposure.details)])
 
 

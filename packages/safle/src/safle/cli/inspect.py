@@ -18,8 +18,9 @@ from safle.encoders.schema import Schema
 from safle.errors import TableError
 from safle.model import load_model
 from safle.server import DATABASE
+from safle.site.exposure import describe_cells, find_exposure
 from safle.site.log import LOG, read_log, site_log
-from safle.site.release import FILE_TYPE_OF, find_exposure
+from safle.site.release import FILE_TYPE_OF
 from safle.tables import open_table
 from safle.tables.sheets import SHEET_SUFFIXES, read_sheet
 from safle.wire import container
@@ -64,14 +65,18 @@ def _show_counts(session: Session, path: Path, file_type: str) -> None:
     reader = next(reader for reader in FILE_TYPE_OF.values() if reader.name == file_type)
     with naming(path):
         value, _ = reader.open(data)
-    session.facts(f"{path}: {file_type}", describe.counts_facts(value, data) | {"checks": CHECKED})
-    if file_type != "statistics":
+    facts = describe.counts_facts(value, data) | {"checks": CHECKED}
+    exposure = find_exposure(value) if file_type == "statistics" else None
+    if exposure is not None:
+        facts["cells"] = describe_cells(exposure.cells)
+    session.facts(f"{path}: {file_type}", facts)
+    if exposure is None:
         return
     counts = list(zip(value.class_names, value.class_counts.tolist(), strict=True))
     session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
     if len(counts) > CLASSES_SHOWN:
         session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
-    describe.show_exposure(session, find_exposure(value))
+    describe.show_exposure(session, exposure)
 
 
 def _show_private(session: Session, path: Path, name: str) -> None:

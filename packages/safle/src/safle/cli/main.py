@@ -30,6 +30,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Before the round": {
         "schema": ("schema.schema", "Say what the columns of a table are."),
+        "policy": ("policy.policy", "Write the rules of what may leave your site."),
         "histogram": ("count.histogram", "Count features, to calibrate the encoder."),
     },
     "What a store does, file by file": {

@@ -143,6 +143,19 @@ class Encoder(ABC):
         )
 
     @property
+    def level_count(self) -> int:
+        """How many levels of a feature sums of symbols tell apart; 0 if no more than symbols do."""
+        return 0
+
+    def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
+        """The level of each feature, (samples, feature_dim); no columns if `level_count` is 0.
+
+        Only a policy asks: a pair of levels may occur in few samples though every pair of symbols
+        occurs in many.
+        """
+        return np.empty((len(features), 0), np.uint8)
+
+    @property
     def gap_codes(self) -> NDArray[np.int64] | None:
         """The code of each feature's gap, (feature_dim,); None where a gap has no code."""
         return None

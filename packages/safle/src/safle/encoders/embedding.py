@@ -23,7 +23,13 @@ from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
-from safle.encoders.operations import Expressed, Operations, T, permutation
+from safle.encoders.operations import (
+    Expressed,
+    NumpyOperations,
+    Operations,
+    T,
+    permutation,
+)
 from safle.encoders.registry import MOST_SEED, Settings, annotate
 from safle.errors import SettingsError
 
@@ -188,6 +194,20 @@ class EmbeddingEncoder(Encoder):
             symbols,
         )
         return Codes(symbols, np.empty((len(features), 0), np.int16))
+
+    @property
+    def level_count(self) -> int:
+        # Sums of symbols give each digit, and differences of digits each level: of the samples
+        # with x > 3, those without x > 4.
+        if self.bucketing.rule == LEVEL and self.group_size == 1:
+            return 0
+        return min(len(self.thresholds) + 1, MAX_TABLE_SIZE)
+
+    def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
+        if not self.level_count:
+            return super().levels(features)
+        found = NumpyOperations().levels(features.astype(np.float64), self.thresholds)
+        return np.minimum(found, self.level_count - 1).astype(np.uint16)
 
     @cached_property
     def _positions(self) -> NDArray[np.int32]:

@@ -7,7 +7,7 @@ up, so the thresholds that follow from the sum are the same for any partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,6 +180,11 @@ class Histogram(Calibration):
     @property
     def sample_count(self) -> int:
         return int(self.counts[0].sum())
+
+    @property
+    def cells(self) -> Iterator[NDArray[np.int64]]:
+        """Its counts of samples: all of it."""
+        yield self.counts
 
     def __add__(self, other: Histogram) -> Histogram:
         if not isinstance(other, Histogram):

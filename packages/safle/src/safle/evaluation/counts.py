@@ -14,7 +14,7 @@ type 9, has these sections in planes; its header has ``model`` (SHA-256 of the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import prod
@@ -140,6 +140,11 @@ class Evaluation:
             "scores": self.scores,
             "confidence": self.confidence,
         }
+
+    @property
+    def cells(self) -> Iterator[Counts]:
+        """Its counts of samples: all of it."""
+        return iter(self.arrays.values())
 
     @cached_property
     def sample_count(self) -> int:

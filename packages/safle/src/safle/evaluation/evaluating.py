@@ -13,6 +13,7 @@ No predicted class changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,14 +73,36 @@ def evaluate_each(
     totals = [{name: np.zeros(shape, np.int64) for name, shape in arrays} for _ in weights]
     for first in range(0, len(rows), BATCH):
         batch = slice(first, first + BATCH)
-        true = np.array([places.get(name, len(places)) for name in names[batch].tolist()])
-        scores = model.score_checked(model.encoder.check(rows[batch]))
-        batch_odds = odds(scores, model.head, model.temperature or 1.0)
-        for name, cells in find_cells(batch_odds, np.argmax(scores, axis=1), true).items():
+        for name, cells in _answer(model, places, rows[batch], names[batch]).items():
             for total, sample_weights in zip(totals, times, strict=True):
                 # `np.bincount` would sum weights as floats, and round.
                 np.add.at(total[name].reshape(-1), cells, sample_weights[batch, None])
     return [Evaluation(model.digest, model.class_names, **total) for total in totals]
+
+
+def _answer(
+    model: Model, places: dict[Any, int], rows: NDArray[Any], names: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
+    """The cells of `find_cells` that the answers for some samples are counted in."""
+    true = np.array([places.get(name, len(places)) for name in names.tolist()], np.int64)
+    scores = model.score_checked(model.encoder.check(rows))
+    batch_odds = odds(scores, model.head, model.temperature or 1.0)
+    return find_cells(batch_odds, np.argmax(scores, axis=1), true)
+
+
+def mark_answers(
+    model: Model, features: NDArray[Any], labels: NDArray[Any], counts: Evaluation
+) -> NDArray[np.float64]:
+    """Which occupied cells of ``counts`` count each sample, 0 or 1, (samples, occupied)."""
+    places = {name: place for place, name in enumerate(model.class_names)}
+    found = _answer(model, places, features, as_labels(labels, len(features)))
+    marks = []
+    for name, table in counts.arrays.items():
+        occupied = np.flatnonzero(table)
+        mark = np.zeros((len(features), len(occupied)))
+        np.put_along_axis(mark, np.searchsorted(occupied, found[name]), 1.0, axis=1)
+        marks.append(mark)
+    return np.concatenate(marks, axis=1)
 
 
 def fit_temperature(model: Model, counts: Evaluation) -> Model:

@@ -19,7 +19,9 @@ from safle.basics.progress import Progress, no_progress
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, SafleWarning
+from safle.site.disguises import Disguises, find_disguised_answers, find_disguises
 from safle.statistics import Accumulator, Statistics
+from safle.statistics.cells import count_cells
 
 if TYPE_CHECKING:
     # Counting needs neither a model nor a solver.
@@ -46,6 +48,7 @@ class Counts(NamedTuple, Generic[T]):
     total : counts a sample of weight w as w samples; these counts would leave
     distinct_rows : counts each different row once; a policy judges these counts. It is ``total``
         itself where no sample has a weight and no row repeats another
+    disguises : what a policy judges beside the cells of the sums; None where nobody looked
 
     >>> Counts(total=10, distinct_rows=1).distinct_rows
     1
@@ -53,6 +56,7 @@ class Counts(NamedTuple, Generic[T]):
 
     total: T
     distinct_rows: T
+    disguises: Disguises | None = None
 
 
 def count_table(
@@ -62,6 +66,7 @@ def count_table(
     where: object,
     classes: Sequence[ClassName] | None = None,
     allow_outside: bool = False,
+    least_cell: int = 0,
     progress: Progress = no_progress,
 ) -> Counts[Statistics]:
     """The statistics of a site's labelled table, one batch in memory at a time.
@@ -72,6 +77,8 @@ def count_table(
     where : the file, which errors name
     classes : the only labels there may be; any if None
     allow_outside : see `safle.count`
+    least_cell : of a policy that will judge the counts: if no cell has fewer samples, the codes are
+        looked at once more, for cells in disguise
     progress : called with the finished share, 0 to 1
 
     Examples
@@ -103,12 +110,17 @@ def count_table(
         statistics = total.snapshot()
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from error
-    if first is None:
-        return Counts(statistics, statistics)
-    with warnings.catch_warnings():
-        # The snapshot of ``total`` has warned of values outside the range.
-        warnings.simplefilter("ignore", SafleWarning)
-        return Counts(statistics, distinct_rows.snapshot())
+    rows = statistics
+    if first is not None:
+        with warnings.catch_warnings():
+            # The snapshot of ``total`` has warned of values outside the range.
+            warnings.simplefilter("ignore", SafleWarning)
+            rows = distinct_rows.snapshot()
+    disguises = None
+    if least_cell and rows.sample_count and count_cells(rows.cells).smallest >= least_cell:
+        counted = table.weights if first is None else first
+        disguises = find_disguises(encoder, table, rows, counted)
+    return Counts(statistics, rows, disguises)
 
 
 def find_first(table: Table) -> NDArray[np.bool_] | None:
@@ -181,6 +193,7 @@ def evaluate_table(
     table: Table,
     *,
     where: object,
+    least_cell: int = 0,
     progress: Progress = no_progress,
 ) -> Counts[Evaluation]:
     """How a model answers on a site's labelled table; see `count_table`.
@@ -213,5 +226,10 @@ def evaluate_table(
 
     table.for_each_batch(add, where=where, progress=progress)
     outside.warn()
-    total, distinct_rows = counts
-    return Counts(total, total if first is None else distinct_rows)
+    total = counts[0]
+    rows = total if first is None else counts[1]
+    disguises = None
+    if least_cell and count_cells(rows.cells).smallest >= least_cell:
+        counted = table.weights if first is None else first
+        disguises = find_disguised_answers(model, table, rows, counted)
+    return Counts(total, rows, disguises)

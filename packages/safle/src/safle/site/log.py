@@ -13,6 +13,8 @@ from safle.basics.sealed import LOG_TABLE, SealedFile, append_event
 from safle.errors import SafleError, StoreError
 
 LOG = "log.sqlite"
+ACCEPTED = "accepted"
+"""An encoder or a model that something was sent for, for the first time; its digest."""
 VARIABLE = "SAFLE_LOG"
 """The environment variable that names a site's log."""
 _UNUSABLE = f"the log cannot be used: {{error}}; name another with ${VARIABLE}"
@@ -24,7 +26,7 @@ class Event:
 
     Attributes
     ----------
-    event : "sent", "received", "refused", "removed", "opened", "written"
+    event : "sent", "received", "refused", "removed", "opened", "written", "accepted"
     who : the client, or the user at a client
     digest : SHA-256 of the content that it is about; empty where that is unknown
     note : the file's name, or the reason
@@ -70,6 +72,14 @@ def write_log(
         raise StoreError(f"{place}: {_UNUSABLE.format(error=error)}") from error
     with SealedFile(place, LOG_TABLE, message=_UNUSABLE) as file, file.transaction():
         append_event(file, event, who=who or _user(), digest=digest, note=note)
+
+
+def was_accepted(digest: str) -> bool:
+    """Whether this site's log says that it has answered an encoder or a model before."""
+    place = site_log()
+    if not place.is_file():
+        return False
+    return any(event.event == ACCEPTED and event.digest == digest for event in read_log(place))
 
 
 @contextmanager

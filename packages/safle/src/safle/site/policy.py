@@ -3,10 +3,12 @@
     mode = "masked"                  # nothing leaves but masked sums
     least_samples = 50
     least_per_class = 5
-    most_columns_per_sample = 0.1    # of plain contributions
+    least_cell = 10                  # of plain contributions
+    most_columns_per_sample = 0.1
     least_clients = 3                # of masked rounds
     most_epsilon = 3.0               # of what is published
     encoders = ["9f2c..."]           # fingerprints, as "safle inspect" shows them
+    models = ["07ad..."]             # digests, likewise
     keyholders = ["51d0..."]         # fingerprints, as "safle private keys" shows them
 
 A rule that the file leaves out does not apply. A refusal names the rule that was broken.
@@ -25,11 +27,27 @@ import msgspec
 from safle.basics.places import read_toml
 from safle.basics.settings import as_settings
 from safle.errors import PolicyRefused, SettingsError
+from safle.site.disguises import MOST_WEIGHT
 from safle.site.release import Release
 
 VARIABLE = "SAFLE_POLICY"
 """The environment variable that names a site's policy where no option does."""
 MOST_BYTES = 1 << 20
+LEAST_OPENED = 3
+"""Of a sum of two clients, each knows the other's part."""
+EXAMPLE = """\
+mode = "plain"                  # or "masked": only sums under masks leave
+least_samples = 50              # that were counted: each different row once, whatever its weight
+least_per_class = 10            # of every class that occurs
+least_cell = 10                 # of plain files: each count is 0 or at least this
+most_columns_per_sample = 0.5   # of plain files; with 1 and more, all samples may be worked out
+least_clients = 3               # that a masked round adds up before anybody opens it
+# encoders = ["9f2c..."]        # the only encoders: fingerprints, from 'safle inspect'
+# models = ["07ad..."]          # the only models that are evaluated: digests, from 'safle inspect'
+# keyholders = ["51d0..."]      # the only keyholders: fingerprints, from 'safle private keys'
+# most_epsilon = 3.0            # only sums with noise leave
+"""
+"""What `safle policy` writes."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Number = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -55,7 +73,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_columns_per_sample : of a plain contribution; with 1 and more, samples may be worked out
     least_clients : fewest clients that a masked round adds up before anybody opens the sum
     most_epsilon : of what is published; exact sums, masked or not, have no epsilon
-    encoders : fingerprints of the allowed encoders; empty for all
+    encoders, models : fingerprints of the encoders, and digests of the models, that this site
+        answers; empty for all. The sheet names one that the site has not accepted before
+    least_cell : fewest samples in a cell of a plain contribution that is not empty: a sum, or a
+        difference of sums, that is a count. No sample then weighs more than `MOST_WEIGHT` in a
+        weighted sum of columns: see `safle.site.disguises`
     keyholders : fingerprints of the allowed keyholders' keys; empty for all
 
     Examples
@@ -75,6 +97,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_epsilon: Number = math.inf
     encoders: tuple[str, ...] = ()
     keyholders: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    least_cell: Count = 0
 
     def __post_init__(self) -> None:
         # Another word would let plain contributions out.
@@ -112,15 +136,15 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         rows = " different rows" * (judged is not release)
         if self.mode == "masked":
             yield Verdict("mode", "masked sums only", release.mode, release.masked)
-        if self.encoders and release.encoder:
-            allowed = release.encoder in self.encoders
-            yield Verdict("encoders", "one that it lists", f"{release.encoder[:12]}…", allowed)
+        yield from self._judge_pins(release)
         if self.least_samples:
             yield self._judge_minimum("least_samples", judged.samples, rows)
         if self.least_per_class and judged.class_counts:
             name, fewest = min(judged.class_counts.items(), key=lambda item: item[1])
             of_class = f"{rows} of class {str(name)[:40]!r}"
             yield self._judge_minimum("least_per_class", fewest, of_class)
+        if self.least_cell:
+            yield self._judge_cells(release)
         if not release.masked and math.isfinite(self.most_columns_per_sample):
             share = release.columns / max(judged.samples, 1)
             per_row = " per different row" * (judged is not release)
@@ -133,6 +157,41 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             strangers = [key for key in release.keyholders.values() if key not in self.keyholders]
             found = f"{strangers[0][:60]} is not" if strangers else "all are"
             yield Verdict("keyholders", "only those that it lists", found, not strangers)
+
+    def _judge_pins(self, release: Release) -> Iterator[Verdict]:
+        pins = {"encoders": release.encoder, "models": release.model}
+        for rule, digest in pins.items():
+            allowed = getattr(self, rule)
+            if allowed and digest:
+                yield Verdict(rule, "one that it lists", f"{digest[:12]}…", digest in allowed)
+
+    def _judge_cells(self, release: Release) -> Verdict:
+        if release.masked:
+            found = (
+                f"cells cannot be judged here: the sum of at least {release.least_clients:,} "
+                f"clients opens, of at most {release.most_samples:,} samples"
+            )
+            enough = (
+                release.least_clients >= LEAST_OPENED and release.most_samples >= self.least_cell
+            )
+            limit = f"sums of at least {LEAST_OPENED} clients and {self.least_cell:,} samples"
+            return Verdict("least_cell", limit, found, enough)
+        judged = release.distinct_rows or release
+        disguises = judged.disguises
+        limit = f"at least {self.least_cell:,} samples in each cell that is not empty"
+        smallest = 0 if judged.cells is None else judged.cells.smallest
+        if 0 < smallest < self.least_cell:
+            return Verdict("least_cell", limit, f"a cell of {smallest:,}", kept=False)
+        needs_codes = release.what != "histogram" and release.samples > 0
+        if judged.cells is None or (needs_codes and disguises is None):
+            return Verdict("least_cell", limit, "cells that nobody looked at", kept=False)
+        if disguises is not None and 0 < disguises.smallest < self.least_cell:
+            found = f"a cell of {disguises.smallest:,} in disguise"
+            return Verdict("least_cell", limit, f"{found}: codes or differences", kept=False)
+        if disguises is not None and disguises.weight > MOST_WEIGHT:
+            found = f"a sample with {disguises.weight:.0%} of the weight of a sum of columns"
+            return Verdict("least_cell", f"at most {MOST_WEIGHT:.0%}", found, kept=False)
+        return Verdict("least_cell", limit, f"at least {smallest:,}", kept=True)
 
     def _judge_minimum(self, rule: str, found: int, detail: str = "") -> Verdict:
         limit: int = getattr(self, rule)

@@ -21,9 +21,12 @@ from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
 from safle.model import Model
 from safle.site.counting import count_table, describe_repeats
-from safle.site.release import Exposure, find_exposure
+from safle.site.exposure import Exposure, find_exposure
+from safle.site.policy import Policy, Verdict
+from safle.site.release import Release
 from safle.solver import solve
 from safle.statistics import count, triangle
+from safle.statistics.cells import LEAST_CELL
 from safle.tables import Table
 from safle.wire import encode_statistics
 
@@ -47,6 +50,7 @@ class Rehearsal:
     bytes : size of the file
     seconds : to encode, count and pack it on this machine
     exposure : which samples can be worked out from the file
+    verdict : of a policy's rule on cells, as `safle policy` proposes it
     accuracy : share of ``judged`` held-out samples that the others classified right
     largest_class : accuracy of always naming the most frequent class of the held-out samples
     fit : share of the columns that fit the features: see `fitting_share`
@@ -58,6 +62,7 @@ class Rehearsal:
     bytes: int
     seconds: float
     exposure: Exposure
+    verdict: Verdict
     accuracy: float
     judged: int
     largest_class: float
@@ -121,6 +126,7 @@ def rehearse(
         table,
         where=where,
         allow_outside=allow_outside,
+        least_cell=LEAST_CELL,
         progress=lambda share: progress(0.4 * share),
     )
     statistics = counts.total
@@ -129,6 +135,15 @@ def rehearse(
     pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(gram.dim) for gram in statistics.class_grams)
+    exposure = find_exposure(counts.distinct_rows)
+    release = Release(
+        "statistics",
+        samples,
+        statistics.dim,
+        cells=exposure.cells,
+        disguises=counts.disguises,
+    )
+    (verdict,) = Policy(least_cell=LEAST_CELL).judge(release)
     accuracy, judged, largest_class = _judge_held_out(
         encoder, table, lambda share: progress(0.4 + 0.5 * share)
     )
@@ -137,7 +152,8 @@ def rehearse(
         numbers,
         size,
         seconds,
-        find_exposure(counts.distinct_rows),
+        exposure,
+        verdict,
         accuracy,
         judged,
         largest_class,

@@ -8,7 +8,7 @@ import platform
 import secrets
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,13 +21,15 @@ from safle.basics.sealed import now
 from safle.basics.templates import render_page
 from safle.basics.texts import printable
 from safle.errors import SafleWarning
-from safle.site.log import log_refusal, write_log
+from safle.site.exposure import describe_cells
+from safle.site.log import ACCEPTED, log_refusal, was_accepted, write_log
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.wire.container import declared_digest
 
 CLASSES_SHOWN = 20
 LONGEST_TEXT = 60
+NOT_ACCEPTED = "chosen by the coordinator; not accepted here before"
 Rows = Mapping[str, str]
 
 
@@ -52,6 +54,7 @@ class Sheet:
             "What leaves": self._content(),
             f"Samples of each class{hidden}": self._classes(),
             "Who can read it": self._readers(),
+            "Who chose what it was made with": self._chosen(),
             "What the site's policy says": self._verdicts(),
             "To tell it from others": {
                 "digest of the content": declared_digest(self.data),
@@ -93,7 +96,7 @@ class Sheet:
         else:
             sums = release.columns * (release.columns + 1) // 2
             what = f"{sums:,} sums of products of {release.columns:,} columns, over {samples}"
-        stays = "features, and what they were made of, but for what is given away as said below"
+        stays = "features, and what they were made of; but see what it gives away, below"
         if release.masked:
             stays = "features, their sources and all your numbers: only a sum with others opens"
         return {
@@ -129,13 +132,20 @@ class Sheet:
                 f"{noise * math.isfinite(release.epsilon)}, opened by {all_of_them}",
                 "keyholders": ", ".join(f"{_shorten(name)} ({key[:12]}…)" for name, key in holders),
             }
-        none_known = (
-            "no sample that we know how to work out, which does not prove that there is no way"
-        )
-        given_away = release.gives_away or none_known
-        if release.gives_away and release.distinct_rows is not None:
+        given_away = release.gives_away
+        if given_away and release.distinct_rows is not None:
             given_away += " (each different row is one sample here)"
-        return {"this file": "whoever receives it", "what it gives away": given_away}
+        readers = {"this file": "whoever receives it", "what it gives away": given_away}
+        judged = release.distinct_rows or release
+        if release.rank and release.cells is not None:
+            readers |= {
+                "cells": describe_cells(release.cells),
+                "independent columns": f"{release.rank:,}; different samples: {judged.samples:,}",
+            }
+        return readers
+
+    def _chosen(self) -> Rows:
+        return dict.fromkeys(self.release.not_accepted, NOT_ACCEPTED)
 
     def _verdicts(self) -> Rows:
         verdicts = [] if self.policy is None else self.policy.judge(self.release)
@@ -157,14 +167,21 @@ def write_release(
     if policy is not None:
         with log_refusal(digest=digest, note=output.name):
             policy.check(release)
-    elif release.gives_away:
+    elif release.warns:
         warnings.warn(
             f"this plain contribution gives samples away: {release.gives_away}; 'safle rehearse' "
             "says what helps, and a policy can refuse it (docs/release.md)",
             SafleWarning,
             stacklevel=2,
         )
+    made_with = {"encoder": release.encoder, "model": release.model}
+    new = {name: key for name, key in made_with.items() if key and not was_accepted(key)}
+    pinned = () if policy is None else (*policy.encoders, *policy.models)
+    not_accepted = tuple(name for name, key in new.items() if key not in pinned)
+    release = replace(release, not_accepted=not_accepted)
     write_log("sent", digest=digest, note=output.name)
+    for name, key in new.items():
+        write_log(ACCEPTED, digest=key, note=f"{name} of {output.name}")
     sheet = Sheet(release, policy, output.name, data)
     sheets = {
         output.with_name(output.name + SHEET): sheet.to_text().encode(),

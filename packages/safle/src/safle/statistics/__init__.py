@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from safle.statistics.accumulator import Accumulator as Accumulator
     from safle.statistics.accumulator import count as count
     from safle.statistics.accumulator import sum_statistics as sum_statistics
+    from safle.statistics.join import join_cells as join_cells
     from safle.statistics.value import Statistics as Statistics
+    from safle.statistics.value import count_codes as count_codes
 
 define_public_names(__name__)

@@ -7,7 +7,7 @@ canonical: equal data give equal bytes, however they were split.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from safle.encoders.codes import Codes, CodeSpace, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.statistics import counting, triangle
+from safle.statistics.cells import cells_of
 from safle.statistics.gram import Gram, Samples, Triangle
 from safle.statistics.invariants import verify
 
@@ -192,6 +193,11 @@ class Statistics(Sums):
         symbols = np.zeros((0, space.layout.experts), np.uint8)
         dense = np.zeros((0, space.layout.dense_dim), np.int16)
         return count_codes(space, Codes(symbols, dense), np.empty(0, np.int64))
+
+    @property
+    def cells(self) -> Iterator[NDArray[np.int64]]:
+        """The sums that are counts of samples: see `safle.statistics.cells`."""
+        return cells_of(self)
 
     def multiply_out(self) -> None:
         """Compute the packed gram; `InvariantError` if its entries are no integers."""

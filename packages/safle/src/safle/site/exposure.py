@@ -1,0 +1,165 @@
+"""Exposure: which samples can be worked out from plain statistics, and by an attack that is run.
+
+The D columns of n samples are vectors of n whole numbers, and the gram determines them up to a
+rotation. If they generate Z^n, all vectors of n whole numbers, then only one rotation turns them
+back, up to the order of the samples: lattice reduction finds it. They can generate Z^n only if at
+least n of them are independent; n + m columns drawn at random do so with probability
+1 / (zeta(m + 1) ... zeta(m + n)). We have tried every attack named here: docs/security.md has the
+figures. Where symbols are counted, `safle.statistics.join_cells` is run, and its result is said.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from safle.statistics import Statistics, join_cells
+from safle.statistics.cells import LEAST_CELL, Cells, count_cells, independent_columns
+
+FEW_SAMPLES = 5
+"""The sums of a class with fewer samples say much about each of them."""
+SPARE_COLUMNS = 10
+"""With this many more independent columns than samples, random columns generate Z^n in all but one
+of a thousand cases."""
+SAMPLES_REDUCED = 100
+"""Lattice reduction has worked out this many samples, in minutes: docs/security.md."""
+CLASSES_OF_FEW = (
+    f"classes with fewer than {FEW_SAMPLES} samples: {{few:,}}, with one: {{single:,}}. The sums "
+    "of a class of one are that sample, code by code, and those of few are close to each of "
+    "them. Leave such classes out, or wait until there are more"
+)
+CODES_OF_ONE = (
+    "samples with a code that no other has: {found:,} of {samples:,}. The products of that code "
+    "are all codes of its sample. Make an encoder whose codes more samples share (fewer buckets, "
+    "smaller groups, no rare level or gap), or count more samples"
+)
+CELLS_OF_FEW = (
+    "samples that follow from counts of pairs of symbols: {found:,} of {samples:,}. A pair "
+    "that few samples have names each of them, and such pairs can be joined. Make an encoder whose "
+    "pairs of codes more samples share (fewer buckets, smaller groups), or count more samples"
+)
+COUNTED_BY_CLASS = (
+    "samples of classes with no more of them than columns that are counted by class: {found:,} of "
+    "{samples:,}. Each of these classes can be worked out by itself. Count more samples, or do not "
+    "count by class (by_class)"
+)
+LATTICE = (
+    f", and codes are whole numbers (a lattice). Up to {SAMPLES_REDUCED} samples were worked out, "
+    "in minutes; nobody knows how long more take. Count more samples, take fewer columns, add the "
+    "file to those of others you trust before it leaves, or send it under masks (a private sum)"
+)
+MORE_THAN_COLUMNS = (
+    "with more samples than columns we know no way to work out {which}, which does not prove that "
+    "there is none. Send it only to a server that you trust"
+)
+ATTACKED = (
+    "whoever holds this file can reconstruct samples; the attack that we ran reconstructed "
+    "{found:,} of {samples:,}"
+)
+JOINED_IN_PART = "the attack joined the symbols of {tables:,} of {all_tables:,} tables"
+CELLS = "{occupied:,} counts, {below:,} of them of fewer than {least} samples"
+
+
+class Exposure(NamedTuple):
+    """What a client's plain statistics give away, as far as we know.
+
+    Attributes
+    ----------
+    samples : how many are counted
+    reconstructed : how many of them the attack that we ran has reconstructed
+    cells : the sums that are counts
+    rank : independent columns
+    lattice : what the products of all columns determine, in words; empty if nothing
+    details : a sentence for each way in which samples can be worked out, and what helps
+    """
+
+    samples: int
+    reconstructed: int
+    cells: Cells
+    rank: int
+    lattice: str
+    details: list[str]
+
+    @property
+    def summary(self) -> str:
+        """What whoever holds the file can do; empty without samples."""
+        if not self.samples:
+            return ""
+        attacked = ATTACKED.format(found=self.reconstructed, samples=self.samples)
+        return f"{attacked}; {self.lattice}" if self.lattice else attacked
+
+    @property
+    def warns(self) -> bool:
+        """Whether samples were reconstructed, or are no more than the columns."""
+        return self.reconstructed > 0 or bool(self.lattice)
+
+
+def find_exposure(statistics: Statistics) -> Exposure:
+    """Attack statistics, and say what else is known about them."""
+    samples, counts = statistics.sample_count, statistics.class_counts
+    cells = count_cells(statistics.cells)
+    if not samples:
+        return Exposure(0, 0, cells, 0, "", [])
+    few = int(((counts > 0) & (counts < FEW_SAMPLES)).sum())
+    single = int((counts == 1).sum())
+    own_codes = count_own_codes(statistics)
+    by_class = _count_by_class(statistics)
+    joined = join_cells(statistics)
+    found = max(single, own_codes, len(joined.owners))
+    details = []
+    if few:
+        details.append(CLASSES_OF_FEW.format(few=few, single=single))
+    if own_codes:
+        details.append(CODES_OF_ONE.format(found=own_codes, samples=samples))
+    if len(joined.owners) > max(own_codes, single):
+        details.append(CELLS_OF_FEW.format(found=len(joined.owners), samples=samples))
+    if joined.tables < statistics.layout.experts:
+        all_tables = statistics.layout.experts
+        details.append(JOINED_IN_PART.format(tables=joined.tables, all_tables=all_tables))
+    if by_class:
+        details.append(COUNTED_BY_CLASS.format(found=by_class, samples=samples))
+    lattice = _describe_lattice(statistics)
+    which = "the others" if max(found, by_class) else "any of them"
+    details.append(lattice + LATTICE if lattice else MORE_THAN_COLUMNS.format(which=which))
+    return Exposure(samples, found, cells, independent_columns(statistics), lattice, details)
+
+
+def describe_cells(cells: Cells) -> str:
+    """How many cells there are, and how many of them of few samples."""
+    return CELLS.format(occupied=cells.occupied, below=cells.below, least=LEAST_CELL)
+
+
+def _describe_lattice(statistics: Statistics) -> str:
+    """What the gram of all columns gives away of all samples; empty if nothing."""
+    samples, spare = statistics.sample_count, _spare_columns(statistics)
+    columns = f"there are {samples + spare:,} independent columns"
+    if spare < 0:
+        return ""
+    if spare < SPARE_COLUMNS:
+        return f"some of {samples:,} samples, or all, can be worked out by chance: {columns}"
+    if samples <= SAMPLES_REDUCED:
+        return f"all {samples:,} samples can be worked out exactly: {columns}"
+    return f"the sums determine all {samples:,} samples: {columns}"
+
+
+def _spare_columns(statistics: Statistics) -> int:
+    """Independent columns beyond the samples; negative if there are more samples."""
+    return independent_columns(statistics) - statistics.sample_count
+
+
+def _count_by_class(statistics: Statistics) -> int:
+    """Samples of classes that have no more samples than their own gram has independent columns."""
+    parts = statistics.by_class
+    return sum(part.sample_count for part in parts if _spare_columns(part) >= 0)
+
+
+def count_own_codes(statistics: Statistics) -> int:
+    """Number of samples with a code that no other has: its row of the gram is the sample itself."""
+    once = np.flatnonzero(statistics.diagonal[: len(statistics.codes)] == 1)
+    if not len(once):
+        return 0
+    # Rows of one sample are equal, and so are their products with random whole numbers, which are
+    # small enough that these products are exact.
+    drawn = np.random.default_rng(0).integers(1, 1 << 24, (statistics.dim, 2))
+    return len(np.unique(statistics.gram.multiply(drawn.astype(np.float64))[once], axis=0))
