@@ -1,0 +1,158 @@
+"""CIFAR-10 and CIFAR-100 as their authors ship them: the binary and the python version.
+
+A binary record is one byte for each label (coarse, then fine) and 3,072 bytes: 32 × 32 of red, of
+green, of blue. The python version holds the same rows in pickles, which are not unpickled
+(:mod:`safle_images.readers.opcodes`). Both give the same names, labels and pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.errors import ImageError
+from safle_images.readers.files import Files, Member
+from safle_images.readers.opcodes import as_array, read_opcodes
+from safle_images.readers.sources import ImageSource, Label, Selection
+
+EXPECTED = "data_batch_1 (.bin) with batches.meta (.txt), or train and test with their label names"
+_BATCHES = {"train": tuple(f"data_batch_{at}" for at in range(1, 6)), "test": ("test_batch",)}
+_WHOLE = {"train": ("train",), "test": ("test",)}
+_PIXELS = 3 * 32 * 32
+
+
+class _Version(NamedTuple):
+    """One of the four archives; ``names`` are the classes' files, by column."""
+
+    title: str
+    suffix: str
+    batches: dict[str, tuple[str, ...]]
+    names: dict[str, str]
+
+
+_VERSIONS = (
+    _Version("CIFAR-10", ".bin", _BATCHES, {"label": "batches.meta.txt"}),
+    _Version("CIFAR-10", "", _BATCHES, {"label": "batches.meta"}),
+    _Version(
+        *("CIFAR-100", ".bin", _WHOLE),
+        {"coarse": "coarse_label_names.txt", "fine": "fine_label_names.txt"},
+    ),
+    _Version("CIFAR-100", "", _WHOLE, {"coarse": "meta", "fine": "meta"}),
+)
+
+
+class _Batch(NamedTuple):
+    labels: dict[str, Sequence[int]]
+    pixels: NDArray[np.uint8]
+
+
+def recognises(files: Files) -> bool:
+    """Whether one of the four versions is among the files."""
+    return bool(_find(files))
+
+
+def open_source(files: Files, selection: Selection) -> ImageSource:
+    """The images of a split, in the order of their batches."""
+    version, found = _one(files, _find(files))
+    selection.refuse(files.path, version.title, "image_column")
+    batches = {
+        split: [found[name + version.suffix] for name in names if name + version.suffix in found]
+        for split, names in version.batches.items()
+    }
+    split = selection.choose_split(files.path, (name for name, some in batches.items() if some))
+    column = selection.label_of(files.path, [*version.names], [[*version.names][-1]])
+    members = batches[str(split)]
+    names: list[str] = []
+    labels: list[Label] = []
+    classes = _class_names(files, version, found, column)
+    sizes: list[int] = []
+    for member in members:
+        batch = _read(files, version, member)
+        stem = member.base.removesuffix(".bin")
+        names += [f"{stem}/{row:05d}" for row in range(len(batch.pixels))]
+        sizes.append(len(batch.pixels))
+        values = [] if column is None else batch.labels[column]
+        if any(not 0 <= value < len(classes) for value in values):
+            raise ImageError(
+                f"{files.path}: {member.name} has a label that is none of {len(classes)} classes"
+            )
+        labels += [classes[value] for value in values] if column else [None] * len(batch.pixels)
+
+    def read(start: int) -> Iterator[NDArray[np.uint8]]:
+        for member, size in zip(members, sizes, strict=True):
+            if start < size:
+                rows = _read(files, version, member).pixels[start:]
+                images = rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+                yield from map(np.ascontiguousarray, images)
+            start = max(0, start - size)
+
+    shown = "" if column in (None, "label") else f", {column} labels"
+    facts = [member.size for member in members]
+    return ImageSource(f"{version.title}{shown}", split, names, labels, facts, read)
+
+
+def _find(files: Files) -> list[tuple[_Version, dict[str, Member]]]:
+    """Each version that is there, and the files beside its class names, by their last names."""
+    found = []
+    for version in _VERSIONS:
+        wanted = [batch + version.suffix for some in version.batches.values() for batch in some]
+        for meta in files.named([*version.names.values()][-1]):
+            beside = {m.base: m for m in files.members if m.folder == meta.folder}
+            if any(name in beside for name in wanted):
+                found.append((version, beside))
+    return found
+
+
+def _one(
+    files: Files, found: list[tuple[_Version, dict[str, Member]]]
+) -> tuple[_Version, dict[str, Member]]:
+    if len(found) > 1:
+        folders = sorted(next(iter(beside.values())).folder or "." for _, beside in found)
+        raise ImageError(f"{files.path}: has CIFAR in {', '.join(folders)}; name one of them")
+    return found[0]
+
+
+def _class_names(
+    files: Files, version: _Version, found: dict[str, Member], column: str | None
+) -> list[str]:
+    if column is None:
+        return []
+    member = found.get(version.names[column])
+    if member is None:
+        raise ImageError(f"{files.path}: has no {version.names[column]}, the names of the classes")
+    if version.suffix:
+        return [line.strip() for line in files.lines(member)]
+    key = "label_names" if column == "label" else f"{column}_label_names"
+    names = read_opcodes(files.read(member), f"{files.path}: {member.name}").get(key)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ImageError(f"{files.path}: {member.name} has no list of names called {key!r}")
+    return names
+
+
+def _read(files: Files, version: _Version, member: Member) -> _Batch:
+    where = f"{files.path}: {member.name}"
+    data = files.read(member)
+    columns = [*version.names]
+    if version.suffix:
+        size = len(columns) + _PIXELS
+        if len(data) % size:
+            raise ImageError(f"{where} has {len(data)} bytes; expected records of {size}")
+        rows = np.frombuffer(data, np.uint8).reshape(-1, size)
+        labels = {column: rows[:, at].tolist() for at, column in enumerate(columns)}
+        return _Batch(labels, rows[:, len(columns) :])
+    tree = read_opcodes(data, where)
+    pixels = as_array(tree.get("data"), where)
+    labels = {
+        column: tree.get("labels" if column == "label" else f"{column}_labels")
+        for column in columns
+    }
+    for column, values in labels.items():
+        whole = isinstance(values, list) and all(type(value) is int for value in values)
+        if not whole or len(values) != len(pixels) or pixels.shape[1] != _PIXELS:
+            raise ImageError(
+                f"{where}: expected a {column} label and {_PIXELS} numbers for each image"
+            )
+    return _Batch(labels, pixels)
