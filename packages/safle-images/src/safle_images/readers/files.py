@@ -237,6 +237,7 @@ def _list_zip(path: Path) -> Iterator[Member]:
 
 
 def _list_tar(path: Path) -> Iterator[Member]:
+    archive: Any
     with _opened_tar(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
         for info in iter(archive.next, None):
             # Otherwise every member stays in memory twice.
@@ -255,7 +256,7 @@ def _list_tar(path: Path) -> Iterator[Member]:
 class _Unpacked:
     """The bytes of a tar, which may be compressed; none beyond those that it may unpack to."""
 
-    def __init__(self, path: Path, file: IO[bytes], most: int) -> None:
+    def __init__(self, path: Path, file: IO[bytes] | gzip.GzipFile, most: int) -> None:
         self._path = path
         self._file = file
         self._most = most
@@ -280,7 +281,7 @@ class _Unpacked:
 
 @contextmanager
 def _opened_tar(path: Path) -> Iterator[Any]:
-    with _naming(path, "tar"), path.open("rb") as packed:
+    with naming(path, "tar"), path.open("rb") as packed:
         size = path.stat().st_size
         if path.name.lower().endswith(".tar"):
             # Readers look one block beyond the end.
@@ -299,19 +300,20 @@ def _check_total(path: Path, total: int, most: int | None = None) -> None:
     limit = most_unpacked(path.stat().st_size) if most is None else most
     if total > limit:
         raise ImageError(
-            f"{path}: claims to unpack to {total:,} bytes or more; expected at most {limit:,} of an "
-            "archive of its size: it is damaged, or made to fill a disk: get another"
+            f"{path}: claims to unpack to {total:,} bytes or more; expected at most {limit:,}, by "
+            "its size: it is damaged, or made to fill a disk: get another"
         )
 
 
 @contextmanager
 def _opened_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    with _naming(path, "zip"), zipfile.ZipFile(path) as archive:
+    with naming(path, "zip"), zipfile.ZipFile(path) as archive:
         yield archive
 
 
 @contextmanager
-def _naming(path: Path, kind: str) -> Iterator[None]:
+def naming(path: Path, kind: str) -> Iterator[None]:
+    """Errors of the standard library become `ImageError`."""
     try:
         yield
     except ImageError:

@@ -56,6 +56,14 @@ class _Stack(list[Any]):
         values = [self.pop() for _ in range(count)]
         self.append(tuple(reversed(values)))
 
+    def set_item(self) -> None:
+        value = self.pop()
+        self.set_items([self.pop(), value])
+
+    def append_all(self) -> None:
+        values = self.since_mark()
+        self[-1].extend(values)
+
     def set_items(self, values: list[Any]) -> None:
         # Python 3 keeps the names of Python 2 as bytes.
         names = [n.decode("latin-1") if isinstance(n, bytes) else n for n in values[::2]]
@@ -80,8 +88,8 @@ _STEPS: dict[str, Callable[[_Stack, Any], object]] = {
     "TUPLE2": lambda stack, _: stack.tuple_of(2),
     "TUPLE3": lambda stack, _: stack.tuple_of(3),
     "APPEND": lambda stack, _: stack[-2].append(stack.pop()),
-    "APPENDS": lambda stack, _: (values := stack.since_mark(), stack[-1].extend(values)),
-    "SETITEM": lambda stack, _: (value := stack.pop(), stack.set_items([stack.pop(), value])),
+    "APPENDS": lambda stack, _: stack.append_all(),
+    "SETITEM": lambda stack, _: stack.set_item(),
     "SETITEMS": lambda stack, _: stack.set_items(stack.since_mark()),
     "BINPUT": lambda stack, place: stack.memo.update({place: stack[-1]}),
     "LONG_BINPUT": lambda stack, place: stack.memo.update({place: stack[-1]}),
@@ -94,11 +102,11 @@ _STEPS: dict[str, Callable[[_Stack, Any], object]] = {
 
 
 def read_opcodes(data: bytes, where: str) -> dict[str, Any]:
-    """The dictionary that a pickle describes; calls in it are `Made`, and were not made.
+    r"""The dictionary that a pickle describes; calls in it are `Made`, and were not made.
 
     Examples
     --------
-    >>> read_opcodes(b"\\x80\\x02}(U\\x06labels](K\\x06K\\x09eu.", "toy")
+    >>> read_opcodes(b"\x80\x02}(U\x06labels](K\x06K\x09eu.", "toy")
     {'labels': [6, 9]}
     """
     stack = _Stack()
@@ -118,9 +126,7 @@ def _follow(stack: _Stack, name: str, argument: Any, where: str) -> None:
     if name == "STACK_GLOBAL":
         argument = f"{stack[-2]} {stack.pop()}"
         stack.pop()
-    if name in ("GLOBAL", "STACK_GLOBAL") and argument in _NAMES:
-        stack.append(argument)
-    elif name in _VALUES:
+    if name in _VALUES or (name in ("GLOBAL", "STACK_GLOBAL") and argument in _NAMES):
         stack.append(argument)
     elif name in _CONSTANTS:
         stack.append(_CONSTANTS[name])

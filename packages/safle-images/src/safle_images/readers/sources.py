@@ -123,6 +123,7 @@ class Selection:
     split: str | None = None
     label_column: str = LABEL_COLUMN
     image_column: str | None = None
+    layout: str | None = None
 
     def refuse(self, where: object, kind: str, option: str) -> None:
         """Raise if ``option``, which does not apply to this kind of source, was given."""

@@ -20,7 +20,8 @@ from safle_images.readers.sources import ImageSource, Label, Selection
 
 EXPECTED = "data_batch_1 (.bin) with batches.meta (.txt), or train and test with their label names"
 _BATCHES = {"train": tuple(f"data_batch_{at}" for at in range(1, 6)), "test": ("test_batch",)}
-_WHOLE = {"train": ("train",), "test": ("test",)}
+_WHOLE: dict[str, tuple[str, ...]] = {"train": ("train",), "test": ("test",)}
+_COLUMNS = ("coarse", "fine")
 _PIXELS = 3 * 32 * 32
 
 
@@ -36,10 +37,7 @@ class _Version(NamedTuple):
 _VERSIONS = (
     _Version("CIFAR-10", ".bin", _BATCHES, {"label": "batches.meta.txt"}),
     _Version("CIFAR-10", "", _BATCHES, {"label": "batches.meta"}),
-    _Version(
-        *("CIFAR-100", ".bin", _WHOLE),
-        {"coarse": "coarse_label_names.txt", "fine": "fine_label_names.txt"},
-    ),
+    _Version("CIFAR-100", ".bin", _WHOLE, {n: f"{n}_label_names.txt" for n in _COLUMNS}),
     _Version("CIFAR-100", "", _WHOLE, {"coarse": "meta", "fine": "meta"}),
 )
 

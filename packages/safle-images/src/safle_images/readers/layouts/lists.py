@@ -6,7 +6,8 @@ A list names paths below its own folder, or files by their names alone, without 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import PurePosixPath
 
 import polars as pl
@@ -31,32 +32,42 @@ def recognises(files: Files) -> bool:
 def open_source(files: Files, selection: Selection) -> ImageSource:
     """The images in the order of the list; every file must exist."""
     (listing,) = files.members
-    return open_list(files, listing, selection, f"files listed in {files.path.name}")
+    frame = read_frame(files, listing)
+    return open_frame(files, listing, frame, selection, f"files listed in {files.path.name}")
 
 
-def open_list(
-    files: Files, listing: Member, selection: Selection, kind: str, label: str | None = None
+def open_frame(
+    files: Files,
+    listing: Member,
+    frame: pl.DataFrame,
+    selection: Selection,
+    kind: str,
+    *,
+    label: str | None = None,
+    split: str | None = None,
 ) -> ImageSource:
     """The images of a list; ``label`` is the column of labels if the user names none."""
-    frame = read_frame(files, listing)
-    where = f"{files.path}: {listing.name}" if files.kind != "file" else str(files.path)
+    where = _where(files, listing)
     image = selection.image_of(where, frame.columns, COLUMNS)
     others = [name for name in frame.columns if name not in (image, "split")]
     column = selection.label_of(where, others, [label] if label in others else [])
-    splits = _cells(frame, "split", "split", where)
-    split = selection.choose_split(where, splits)
     names = _cells(frame, image, "path", where)
-    labels = _typed(_cells(frame, column, "label", where), where)
-    rows = [at for at in range(len(frame)) if splits[at] == split]
-    chosen = [(at + 1, str(names[at])) for at in rows]
-    members = find_images(files, chosen, where)
-    return files.source(kind, split, members, [labels[at] for at in rows])
+    labels = _cells(frame, column, "label", where)
+    rows = [*range(len(frame))]
+    if split is None:
+        splits = _cells(frame, "split", "split", where)
+        split = selection.choose_split(where, splits)
+        rows = [at for at in rows if splits[at] == split]
+    find = _Finder(files, where)
+    members = [find(at + 1, str(names[at])) for at in rows]
+    files.check(members)
+    return files.source(kind, split, members, _typed([labels[at] for at in rows], where))
 
 
 def read_frame(files: Files, listing: Member) -> pl.DataFrame:
     """All rows of a list, every cell as text: a class may be called NA, or 007."""
     data = files.read(listing)
-    where = f"{files.path}: {listing.name}" if files.kind != "file" else str(files.path)
+    where = _where(files, listing)
     try:
         separator = max(",;\t", key=data.split(b"\n", 1)[0].decode("utf-8-sig").count)
         frame = pl.read_csv(io.BytesIO(data), infer_schema=False, separator=separator)
@@ -70,64 +81,53 @@ def read_frame(files: Files, listing: Member) -> pl.DataFrame:
     return frame
 
 
-def find_images(files: Files, rows: Sequence[tuple[int, str]], where: str) -> list[Member]:
-    """The file of each row (its number, its name), by path or by name."""
-    first = rows[0][1]
-    by_name = not is_image(first)
-    if files.kind == "file" and not (by_name and not _exists(files, first)):
-        members = [_by_path(files, row, name) for row, name in rows]
-    else:
-        around = Files(files.path.parent) if files.kind == "file" else files
-        find = _by_stem(around)
-        members = [find(row, name, where) for row, name in rows]
-    files.check(members)
-    return members
+def _where(files: Files, listing: Member) -> str:
+    return str(files.path) if files.kind == "file" else f"{files.path}: {listing.name}"
 
 
-def _exists(files: Files, name: str) -> bool:
-    place = path_inside(files.path.parent, name)
-    return place is not None and place.exists()
+class _Finder:
+    """Finds the image of a row: by its path beside the list, or by its name without suffix."""
 
+    def __init__(self, files: Files, where: str) -> None:
+        self.files = files
+        self.where = where
+        self.folder = files.path.parent if files.kind == "file" else files.path
 
-def _by_path(files: Files, row: int, name: str) -> Member:
-    folder = files.path.parent
-    place = path_inside(folder, name)
-    if place is None:
-        raise ImageError(
-            f"{files.path}: row {row} names {name!r}, which is not below {folder.resolve()}; move "
-            "the list to a folder above all images"
-        )
-    if not place.is_file():
-        raise ImageError(
-            f"{files.path}: row {row} names {place}, which does not exist or is not a regular "
-            f"file; paths are relative to {folder.resolve()}"
-        )
-    return Member(plain_name(name), place.stat().st_size, str(place))
-
-
-def _by_stem(files: Files) -> Callable[[int, str, str], Member]:
-    """A function that finds an image by its name without suffix, in any folder."""
-    stems: dict[str, Member] = {}
-    for image in files.images:
-        stem = PurePosixPath(image.base).stem
-        other = stems.setdefault(stem, image)
-        # Some copies of an archive hold a folder twice, in capitals and in small letters.
-        if other.name.casefold() != image.name.casefold() or other.size != image.size:
-            raise ImageError(
-                f"{files.path}: has two files for {stem}: {other.name} and {image.name}; expected "
-                "one: remove the other"
-            )
-
-    def find(row: int, name: str, where: str) -> Member:
-        found = stems.get(plain_name(name if not is_image(name) else PurePosixPath(name).stem))
+    def __call__(self, row: int, name: str) -> Member:
+        found = None
+        if self.files.kind == "file":
+            place = path_inside(self.folder, name)
+            if place is None:
+                raise ImageError(
+                    f"{self.where}: row {row} names {name!r}, which is not below "
+                    f"{self.folder.resolve()}; move the list to a folder above all images"
+                )
+            if place.is_file():
+                return Member(plain_name(name), place.stat().st_size, str(place))
+        if not is_image(name):
+            found = self.stems.get(plain_name(name))
         if found is None:
             raise ImageError(
-                f"{where}: row {row} names {name!r}, but {files.path} has no image of this name, "
-                "with any suffix, in any folder: put the images beside the list"
+                f"{self.where}: row {row} names {self.folder / name}, which does not exist or is "
+                f"not a regular file; expected a path below {self.folder.resolve()}, or an image's "
+                "name without suffix, in any folder there"
             )
         return found
 
-    return find
+    @cached_property
+    def stems(self) -> dict[str, Member]:
+        """Images by their names without folder and suffix."""
+        around = Files(self.folder) if self.files.kind == "file" else self.files
+        found: dict[str, Member] = {}
+        for image in around.images:
+            other = found.setdefault(PurePosixPath(image.name).stem, image)
+            # Some copies of an archive hold a folder twice, in capitals and in small letters.
+            if (other.name.casefold(), other.size) != (image.name.casefold(), image.size):
+                raise ImageError(
+                    f"{around.path}: has two images of one name, {other.name} and {image.name}; "
+                    "expected one: remove the other"
+                )
+        return found
 
 
 def _cells(frame: pl.DataFrame, column: str | None, what: str, where: str) -> list[str | None]:

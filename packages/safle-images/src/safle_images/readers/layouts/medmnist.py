@@ -67,8 +67,8 @@ def _labels(files: Files, member: Member | None, count: int) -> list[Label]:
     with _opened(files, member) as (file, shape, kind):
         if kind.kind not in "iu" or shape not in ((count,), (count, 1)) or member.size > MOST_BYTES:
             raise ImageError(
-                f"{files.path}: {member.name} holds {kind} of shape {shape}; expected integers, one "
-                f"class for each of {count} images (several at once are not read)"
+                f"{files.path}: {member.name} holds {kind} of shape {shape}; expected "
+                f"integers, one class for each of {count} images (several at once are not read)"
             )
         return np.frombuffer(file.read(), kind).tolist()
 

@@ -38,12 +38,14 @@ def open_source(files: Files, selection: Selection) -> ImageSource:
     if selection.label_column != "":
         selection.refuse(files.path, "Tiny-ImageNet", "label_column")
         labels = [label for _, label in chosen]
-        known = {line.strip() for member in files.named("wnids.txt") for line in files.lines(member)}
+        known = {
+            line.strip() for member in files.named("wnids.txt") for line in files.lines(member)
+        }
         for image, label in chosen:
             if split != "test" and (label is None or (known and label not in known)):
                 raise ImageError(
-                    f"{files.path}: {image.name} has the class {label!r}; expected one of wnids.txt, "
-                    f"from its folder or from {_LIST}"
+                    f"{files.path}: {image.name} has the class {label!r}; expected one of "
+                    f"wnids.txt, from its folder or from {_LIST}"
                 )
     title = "Tiny-ImageNet, numbers of WordNet"
     return files.source(title, split, [image for image, _ in chosen], labels)
