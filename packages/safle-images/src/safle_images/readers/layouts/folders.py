@@ -118,7 +118,7 @@ def _folder_labels(arrangement: Arrangement, names: Sequence[str], files: Files)
     if bare and len(bare) < len(names):
         raise ImageError(
             f"{files.path}: {counted(len(bare), 'image')} of {len(names)} not in a class folder, "
-            f"such as {bare[0]}; expected every image in a folder named after its class: move or remove "
-            f"{'it' if len(bare) == 1 else 'them'}"
+            f"such as {bare[0]}; expected every image in a folder named after its class: move or "
+            f"remove {'it' if len(bare) == 1 else 'them'}"
         )
     return labels

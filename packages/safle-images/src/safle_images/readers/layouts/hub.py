@@ -20,6 +20,7 @@ from safle.errors import ImageError
 from safle_images.readers.files import Files, is_image, path_inside
 from safle_images.readers.layouts.folders import check_folders
 from safle_images.readers.sources import (
+    LABEL_COLUMN,
     MOST_BYTES,
     NAME_THE_COLUMN,
     ImageSource,
@@ -205,7 +206,8 @@ def _files(where: str) -> list[Path]:
 
 def _read_label(where: str, label: Label, names: Sequence[str] | None) -> Label:
     if names is None or label is None:
-        return label
+        # A text file ends with the end of its line.
+        return label.removesuffix("\n") if isinstance(label, str) else label
     # The hub writes -1 for a label it withholds.
     if not -1 <= int(label) < len(names):
         raise ImageError(
@@ -239,7 +241,9 @@ def _label_column(
     if "__key__" in features:
         likely = [suffix[1:] for suffix in LABELS if suffix[1:] in others][:1]
     objects = features.get("json")
-    if isinstance(objects, dict) and (likely == ["json"] or selection.label_column in objects):
+    wanted = selection.label_column
+    inside = likely == ["json"] or (wanted != LABEL_COLUMN and wanted in (objects or ()))
+    if isinstance(objects, dict) and wanted not in others and inside:
         key = selection.label_of(where, [*objects])
         return ("json", key) if key else (None, None)
     label = selection.label_of(where, others, likely)
