@@ -251,6 +251,9 @@ def _list_tar(path: Path) -> Iterator[Member]:
         # The library takes a damaged header for the end.
         if stream.read_at(archive.offset, 512) != bytes(512):
             raise ImageError(f"{path}: not a complete tar file; copy it again")
+        while stream.read(512):
+            # A compressed file has its checksum at its end.
+            continue
 
 
 class _Unpacked:
