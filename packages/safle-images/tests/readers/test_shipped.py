@@ -72,6 +72,29 @@ def test_coarse_labels(tmp_path, files):
     refuses(path, "no column 'rough' but 'coarse', 'fine'", split="test", label_column="rough")
 
 
+SHIPPED = {
+    "cifar10_binary": "train",
+    "cifar10_python": "train",
+    "cifar100_binary": "test",
+    "cifar100_python": "test",
+    "tiny_imagenet": "val",
+    "ham10000": None,
+    "isic2019": None,
+    "webdataset": None,
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_run_is_resumed_by_the_same_names(tmp_path, name, container):
+    if name == "webdataset" and container in ("folder", ".zip"):
+        pytest.skip("shards are tars")
+    path = write_any(tmp_path, getattr(shipped, name)(), container)
+    first, second = (open_images(path, split=SHIPPED[name]) for _ in range(2))
+    assert first.digest() == second.digest()
+    assert [*first.names] == [*second.names]
+
+
 def test_two_versions_in_one_folder_have_to_be_chosen_from(tmp_path):
     write_folder(tmp_path, shipped.cifar10_binary() | shipped.cifar10_python())
     with pytest.raises(ImageError, match="CIFAR in cifar-10-batches-bin/, cifar-10-batches-py/"):
