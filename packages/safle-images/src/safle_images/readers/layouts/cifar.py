@@ -7,7 +7,7 @@ green, of blue. The python version holds the same rows in pickles, which are not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -42,11 +42,6 @@ _VERSIONS = (
 )
 
 
-class _Batch(NamedTuple):
-    labels: dict[str, Sequence[int]]
-    pixels: NDArray[np.uint8]
-
-
 def recognises(files: Files) -> bool:
     """Whether one of the four versions is among the files."""
     return bool(_find(files))
@@ -54,7 +49,11 @@ def recognises(files: Files) -> bool:
 
 def open_source(files: Files, selection: Selection) -> ImageSource:
     """The images of a split, in the order of their batches."""
-    version, found = _one(files, _find(files))
+    several = _find(files)
+    if len(several) > 1:
+        folders = sorted(next(iter(beside.values())).folder or "." for _, beside in several)
+        raise ImageError(f"{files.path}: has CIFAR in {', '.join(folders)}; name one of them")
+    ((version, found),) = several
     selection.refuse(files.path, version.title, "image_column")
     batches = {
         split: [found[name + version.suffix] for name in names if name + version.suffix in found]
@@ -62,95 +61,78 @@ def open_source(files: Files, selection: Selection) -> ImageSource:
     }
     split = selection.choose_split(files.path, (name for name, some in batches.items() if some))
     column = selection.label_of(files.path, [*version.names], [[*version.names][-1]])
-    members = batches[str(split)]
+    classes: list[str] = []
+    if column is not None:
+        if version.names[column] not in found:
+            raise ImageError(f"{files.path}: has no {version.names[column]}, the classes' names")
+        classes = _class_names(files, version, found[version.names[column]], column)
     names: list[str] = []
     labels: list[Label] = []
-    classes = _class_names(files, version, found, column)
     sizes: list[int] = []
-    for member in members:
-        batch = _read(files, version, member)
-        stem = member.base.removesuffix(".bin")
-        names += [f"{stem}/{row:05d}" for row in range(len(batch.pixels))]
-        sizes.append(len(batch.pixels))
-        values = [] if column is None else batch.labels[column]
-        if any(not 0 <= value < len(classes) for value in values):
+    for member in batches[str(split)]:
+        pixels, values = _read(files, version, member, column)
+        if column is not None and not all(0 <= value < len(classes) for value in values):
             raise ImageError(
                 f"{files.path}: {member.name} has a label that is none of {len(classes)} classes"
             )
-        labels += [classes[value] for value in values] if column else [None] * len(batch.pixels)
+        stem = member.base.removesuffix(".bin")
+        names += [f"{stem}/{row:05d}" for row in range(len(pixels))]
+        labels += [classes[value] if classes else None for value in values]
+        sizes.append(len(pixels))
 
     def read(start: int) -> Iterator[NDArray[np.uint8]]:
-        for member, size in zip(members, sizes, strict=True):
+        for member, size in zip(batches[str(split)], sizes, strict=True):
             if start < size:
-                rows = _read(files, version, member).pixels[start:]
+                rows = _read(files, version, member, None)[0][start:]
                 images = rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
                 yield from map(np.ascontiguousarray, images)
             start = max(0, start - size)
 
     shown = "" if column in (None, "label") else f", {column} labels"
-    facts = [member.size for member in members]
-    return ImageSource(f"{version.title}{shown}", split, names, labels, facts, read)
+    return ImageSource(f"{version.title}{shown}", split, names, labels, sizes, read)
 
 
 def _find(files: Files) -> list[tuple[_Version, dict[str, Member]]]:
     """Each version that is there, and the files beside its class names, by their last names."""
     found = []
     for version in _VERSIONS:
-        wanted = [batch + version.suffix for some in version.batches.values() for batch in some]
+        wanted = {batch + version.suffix for some in version.batches.values() for batch in some}
         for meta in files.named([*version.names.values()][-1]):
             beside = {m.base: m for m in files.members if m.folder == meta.folder}
-            if any(name in beside for name in wanted):
+            if wanted & beside.keys():
                 found.append((version, beside))
     return found
 
 
-def _one(
-    files: Files, found: list[tuple[_Version, dict[str, Member]]]
-) -> tuple[_Version, dict[str, Member]]:
-    if len(found) > 1:
-        folders = sorted(next(iter(beside.values())).folder or "." for _, beside in found)
-        raise ImageError(f"{files.path}: has CIFAR in {', '.join(folders)}; name one of them")
-    return found[0]
-
-
-def _class_names(
-    files: Files, version: _Version, found: dict[str, Member], column: str | None
-) -> list[str]:
-    if column is None:
-        return []
-    member = found.get(version.names[column])
-    if member is None:
-        raise ImageError(f"{files.path}: has no {version.names[column]}, the names of the classes")
+def _class_names(files: Files, version: _Version, member: Member, column: str) -> list[str]:
     if version.suffix:
         return [line.strip() for line in files.lines(member)]
     key = "label_names" if column == "label" else f"{column}_label_names"
-    names = read_opcodes(files.read(member), f"{files.path}: {member.name}").get(key)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ImageError(f"{files.path}: {member.name} has no list of names called {key!r}")
+    where = f"{files.path}: {member.name}"
+    names = read_opcodes(files.read(member), where).get(key, [])
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ImageError(f"{where}: no list of names called {key!r}")
     return names
 
 
-def _read(files: Files, version: _Version, member: Member) -> _Batch:
+def _read(
+    files: Files, version: _Version, member: Member, column: str | None
+) -> tuple[NDArray[np.uint8], list[int]]:
+    """The pixels of a batch, a row for each image, and its labels."""
     where = f"{files.path}: {member.name}"
     data = files.read(member)
-    columns = [*version.names]
     if version.suffix:
-        size = len(columns) + _PIXELS
+        size = len(version.names) + _PIXELS
         if len(data) % size:
             raise ImageError(f"{where} has {len(data)} bytes; expected records of {size}")
         rows = np.frombuffer(data, np.uint8).reshape(-1, size)
-        labels = {column: rows[:, at].tolist() for at, column in enumerate(columns)}
-        return _Batch(labels, rows[:, len(columns) :])
+        at = [*version.names].index(column) if column else 0
+        return rows[:, len(version.names) :], rows[:, at].tolist()
     tree = read_opcodes(data, where)
     pixels = as_array(tree.get("data"), where)
-    labels = {
-        column: tree.get("labels" if column == "label" else f"{column}_labels")
-        for column in columns
-    }
-    for column, values in labels.items():
-        whole = isinstance(values, list) and all(type(value) is int for value in values)
-        if not whole or len(values) != len(pixels) or pixels.shape[1] != _PIXELS:
-            raise ImageError(
-                f"{where}: expected a {column} label and {_PIXELS} numbers for each image"
-            )
-    return _Batch(labels, pixels)
+    key = "labels" if column in (None, "label") else f"{column}_labels"
+    values = [0] * len(pixels) if column is None else tree.get(key, [])
+    whole = len(values) == len(pixels) and all(type(value) is int for value in values)
+    if not whole or pixels.shape[1] != _PIXELS:
+        raise ImageError(f"{where}: expected {_PIXELS} numbers and one of its {key} an image")
+    return pixels, values
