@@ -192,7 +192,11 @@ BAD = {
         "several at once are not read",
         {},
     ),
-    "no labels": (npz(train_images=np.zeros((2, 8, 8), np.uint8)), "has no labels", {}),
+    "no labels": (
+        npz(train_images=np.zeros((2, 8, 8), np.uint8)),
+        "has no train_labels.npy; without labels: --label-column",
+        {},
+    ),
     "half a record": (binary_of(3072), "has 3072 bytes; expected records of 3073", SPLIT),
     "a class without name": (binary_of(3073, label=9), "none of 4 classes", SPLIT),
     "a class without name, pickled": (
@@ -309,6 +313,13 @@ def test_every_other_opcode_is_refused_by_name(opcode):
         return
     with pytest.raises(ImageError, match=f"byte 7: the pickle's opcode {opcode.name} "):
         read_opcodes(data, "x")
+
+
+def test_one_image_of_an_array_is_bounded(tmp_path):
+    path = shipped.medmnist(tmp_path / "x.npz")
+    assert len(open_images(path, split="test", most_bytes=3072)) == 4
+    with pytest.raises(ImageError, match="at most 3071 bytes an image"):
+        open_images(path, split="test", most_bytes=3071)
 
 
 @given(at=st.integers(0, 10**6), value=st.integers(0, 255))

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from safle.basics import name_some
 from safle.errors import ImageError
-from safle_images.readers.files import SUFFIXES, Files
+from safle_images.readers.archives import SUFFIXES
+from safle_images.readers.files import Files
 from safle_images.readers.layouts import (
     cifar,
     folders,
@@ -61,16 +62,15 @@ def find_layout(files: Files, name: str | None) -> Layout:
     for layout in LAYOUTS.values() if name is None else [LAYOUTS[name]]:
         if layout.recognises(files):
             return layout
-    suffixes = Counter(PurePosixPath(member.name).suffix or "none" for member in files.members)
-    common = name_some(suffix for suffix, _ in suffixes.most_common(5))
-    found = f"{counted(len(files.members), 'file')} ending in {common}"
-    if name is not None:
-        expected = f"{LAYOUTS[name].EXPECTED} (--layout {name})"
-    elif files.kind == "file":
+    if files.kind == "file" and name is None:
         raise ImageError(
             f"{files.path}: unknown file type; expected a folder, .zip, .tar, .tar.gz, .csv, .npz, "
             ".parquet or hf:NAME"
         )
-    else:
-        expected = f"images in class folders ({', '.join(sorted(SUFFIXES))}), or another layout"
+    expected = f"images in class folders ({', '.join(sorted(SUFFIXES))}), or another layout"
+    if name is not None:
+        expected = f"{LAYOUTS[name].EXPECTED} (--layout {name})"
+    common = Counter(PurePosixPath(member.name).suffix or "none" for member in files.members)
+    suffixes = name_some(suffix for suffix, _ in common.most_common(5))
+    found = f"{counted(len(files.members), 'file')} ending in {suffixes}"
     raise ImageError(f"{files.path}: {found if files.members else 'no files'}; expected {expected}")

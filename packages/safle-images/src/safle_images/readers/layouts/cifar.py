@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import ImageError
-from safle_images.readers.files import Files, Member
+from safle_images.readers.archives import Member
+from safle_images.readers.files import Files
 from safle_images.readers.opcodes import as_array, read_opcodes
 from safle_images.readers.sources import ImageSource, Label, Selection
 

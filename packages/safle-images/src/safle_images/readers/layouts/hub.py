@@ -17,7 +17,8 @@ from typing import Any
 
 from safle.basics import name_some, reason_of
 from safle.errors import ImageError
-from safle_images.readers.files import Files, is_image, path_inside
+from safle_images.readers.archives import is_image, path_inside
+from safle_images.readers.files import Files
 from safle_images.readers.layouts.folders import check_folders
 from safle_images.readers.sources import (
     LABEL_COLUMN,

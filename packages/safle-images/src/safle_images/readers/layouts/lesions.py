@@ -9,7 +9,8 @@ import re
 import polars as pl
 
 from safle.errors import ImageError
-from safle_images.readers.files import Files, Member
+from safle_images.readers.archives import Member
+from safle_images.readers.files import Files
 from safle_images.readers.layouts.lists import open_frame, read_frame
 from safle_images.readers.sources import LABEL_COLUMN, ImageSource, Selection
 

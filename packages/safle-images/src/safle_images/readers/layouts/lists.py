@@ -14,7 +14,8 @@ import polars as pl
 
 from safle.errors import ImageError, TableError
 from safle.tables import parse_labels
-from safle_images.readers.files import Files, Member, is_image, path_inside, plain_name
+from safle_images.readers.archives import Member, is_image, path_inside, plain_name
+from safle_images.readers.files import Files
 from safle_images.readers.sources import ImageSource, Label, Selection
 
 EXPECTED = "a .csv or .tsv file"

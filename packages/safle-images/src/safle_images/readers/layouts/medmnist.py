@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import ImageError
-from safle_images.readers.files import Files, Member, naming
+from safle_images.readers.archives import naming
+from safle_images.readers.files import Files
 from safle_images.readers.sources import MOST_BYTES, ImageSource, Label, Selection
 
 EXPECTED = "an .npz file with train_images and train_labels"
@@ -31,25 +32,25 @@ def recognises(files: Files) -> bool:
 def open_source(files: Files, selection: Selection) -> ImageSource:
     """The images of a split, in the order of the array; grey ones become grey RGB."""
     selection.refuse(files.path, "MedMNIST", "image_column")
-    arrays = {member.name: member for member in files.members}
-    split = selection.choose_split(
-        files.path, (name if f"{name}_images.npy" in arrays else None for name in _SPLITS)
-    )
-    images = arrays[f"{split}_images.npy"]
+    splits = (name for name in _SPLITS if files.named(f"{name}_images.npy"))
+    split = selection.choose_split(files.path, splits)
+    images = f"{split}_images.npy"
     with _opened(files, images) as (_, shape, kind):
-        if kind != np.uint8 or len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] != 3):
+        size = math.prod(shape[1:])
+        flat = len(shape) == 3 or (len(shape) == 4 and shape[3] == 3)
+        if kind != np.uint8 or not flat or not 0 < size <= files.most_bytes:
             raise ImageError(
-                f"{files.path}: {images.name} holds {kind} of shape {shape}; expected uint8 of "
-                "shape (images, height, width), or with 3 colours at the end"
+                f"{files.path}: {images} holds {kind} of shape {shape}; expected uint8 of shape "
+                "(images, height, width), or with 3 colours at the end, and at most "
+                f"{files.most_bytes} bytes an image"
             )
     count = shape[0]
     labels: list[Label] = [None] * count
     if selection.label_column != "":
         selection.refuse(files.path, "MedMNIST", "label_column")
-        labels = _labels(files, arrays.get(f"{split}_labels.npy"), count)
+        labels = _labels(files, split, count)
 
     def read(start: int) -> Iterator[NDArray[np.uint8]]:
-        size = math.prod(shape[1:])
         with _opened(files, images) as (file, _, _):
             file.seek(start * size, 1)
             for _ in range(start, count):
@@ -58,24 +59,25 @@ def open_source(files: Files, selection: Selection) -> ImageSource:
                 yield np.repeat(pixels[:, :, None], 3, axis=2) if grey else pixels
 
     names = [f"{split}/{row:08d}" for row in range(count)]
-    return ImageSource(f"MedMNIST {files.path.stem}", split, names, labels, [images.size], read)
+    return ImageSource(f"MedMNIST {files.path.stem}", split, names, labels, [*shape], read)
 
 
-def _labels(files: Files, member: Member | None, count: int) -> list[Label]:
-    if member is None:
-        raise ImageError(f'{files.path}: has no labels; say --label-column ""')
-    with _opened(files, member) as (file, shape, kind):
-        if kind.kind not in "iu" or shape not in ((count,), (count, 1)) or member.size > MOST_BYTES:
+def _labels(files: Files, split: str | None, count: int) -> list[Label]:
+    with _opened(files, f"{split}_labels.npy") as (file, shape, kind):
+        if kind.kind not in "iu" or shape not in ((count,), (count, 1)) or count > MOST_BYTES // 8:
             raise ImageError(
-                f"{files.path}: {member.name} holds {kind} of shape {shape}; expected "
-                f"integers, one class for each of {count} images (several at once are not read)"
+                f"{files.path}: the labels are {kind} of shape {shape}; expected integers, one "
+                f"class for each of {count} images (several at once are not read)"
             )
         return np.frombuffer(file.read(), kind).tolist()
 
 
 @contextmanager
-def _opened(files: Files, member: Member) -> Iterator[tuple[IO[bytes], tuple[int, ...], Any]]:
+def _opened(files: Files, name: str) -> Iterator[tuple[IO[bytes], tuple[int, ...], Any]]:
     """A file at the numbers of its array, their shape and kind; no pickle is read."""
+    if not files.named(name):
+        raise ImageError(f'{files.path}: has no {name}; without labels: --label-column ""')
+    member = files.named(name)[0]
     with (
         naming(files.path, "MedMNIST"),
         zipfile.ZipFile(files.path) as archive,

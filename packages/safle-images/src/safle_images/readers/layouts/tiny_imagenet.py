@@ -27,28 +27,23 @@ def open_source(files: Files, selection: Selection) -> ImageSource:
     for member in files.named(_LIST):
         cells = (line.split("\t") for line in files.lines(member))
         listed |= {f"{member.folder}images/{row[0]}": row[1] for row in cells if len(row) > 1}
-    placed = [_place(image.name, listed) for image in files.images]
-    split = selection.choose_split(files.path, (split for split, _ in placed))
-    chosen = [
-        (image, label)
-        for image, (name, label) in zip(files.images, placed, strict=True)
-        if name == split
-    ]
-    labels: list[Label] = [None] * len(chosen)
-    if selection.label_column != "":
+    placed = [(image, *_place(image.name, listed)) for image in files.images]
+    split = selection.choose_split(files.path, (split for _, split, _ in placed))
+    chosen = [(image, label) for image, place, label in placed if place == split]
+    known = {line.strip() for member in files.named("wnids.txt") for line in files.lines(member)}
+    for image, label in chosen if split != "test" else ():
+        if label is None or (known and label not in known):
+            raise ImageError(
+                f"{files.path}: {image.name} has the class {label!r}; expected one of wnids.txt, "
+                f"from its folder or from {_LIST}"
+            )
+    labels: list[Label] = [label for _, label in chosen]
+    if selection.label_column == "":
+        labels = [None] * len(chosen)
+    else:
         selection.refuse(files.path, "Tiny-ImageNet", "label_column")
-        labels = [label for _, label in chosen]
-        known = {
-            line.strip() for member in files.named("wnids.txt") for line in files.lines(member)
-        }
-        for image, label in chosen:
-            if split != "test" and (label is None or (known and label not in known)):
-                raise ImageError(
-                    f"{files.path}: {image.name} has the class {label!r}; expected one of "
-                    f"wnids.txt, from its folder or from {_LIST}"
-                )
-    title = "Tiny-ImageNet, numbers of WordNet"
-    return files.source(title, split, [image for image, _ in chosen], labels)
+    kind = "Tiny-ImageNet, numbers of WordNet"
+    return files.source(kind, split, [image for image, _ in chosen], labels)
 
 
 def _place(name: str, listed: dict[str, str]) -> tuple[str, str | None]:
