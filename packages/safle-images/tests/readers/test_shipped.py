@@ -197,7 +197,9 @@ def test_webdataset(tmp_path, label, container):
     else:
         path = write_tar(tmp_path / f"toy{container}", files)
     source = open_images(path)
-    assert source.description.startswith("WebDataset ")
+    split = "train " if container == "folder" else ""
+    said = f"WebDataset {path.name}, labels in '{'label' if label == 'json' else label}'"
+    assert source.description == f"{said}: 4 {split}images, 3 classes"
     expected = [at % 3 for at in range(4)]
     assert source.labels == ([f"class {at}" for at in expected] if label == "txt" else expected)
     assert [data for _, _, data in contents(source)] == pixels_of(

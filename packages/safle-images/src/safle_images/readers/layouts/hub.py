@@ -36,6 +36,8 @@ _SAVED = ("dataset_dict.json", "state.json")
 _IMAGE_COLUMNS = ("image", "img", "bytes")
 _READERS = frozenset({"arrow", "cache", "imagefolder", "parquet", "webdataset"})
 _TARS = "webdataset"
+_WHOLE = "all"
+"""What stands for the name of a split where there is one only, without a name."""
 LABELS = (".cls", ".json", ".txt")
 """The files of a WebDataset that hold labels."""
 _BATCH = 32
@@ -96,10 +98,11 @@ def open_dataset(name: str, selection: Selection, most_bytes: int = MOST_BYTES) 
             for row in load([image]).skip(start) if start < len(labels) else ():
                 yield _read_cell(row[image], folder, most_bytes)
 
-    kind = "WebDataset" if "webdataset" in kinds else "data set"
+    kind = "WebDataset" if _TARS in kinds else "data set"
+    split_name = None if chosen == _WHOLE else chosen
     column = "" if label in (None, "label") else f", labels in {key or label!r}"
     return ImageSource(
-        f"{kind} {place.name}{column}", chosen, names, labels, [*sizes, image, label], read
+        f"{kind} {place.name}{column}", split_name, names, labels, [*sizes, image, label], read
     )
 
 
@@ -135,7 +138,7 @@ def _splits(name: str, most_bytes: int) -> tuple[dict[str, Load], set[str]]:
     place = Path(name)
     if any((place / file).is_file() for file in _SAVED):
         saved = library.load_from_disk(name)
-        parts = saved if isinstance(saved, dict) else {str(saved.split or "all"): saved}
+        parts = saved if isinstance(saved, dict) else {str(saved.split or _WHOLE): saved}
         return {split: partial(_undecoded, part) for split, part in parts.items()}, set()
     if not place.exists():
         kinds = _check_reader(name, library.load_dataset_builder(name), _READERS - {_TARS})
@@ -145,7 +148,7 @@ def _splits(name: str, most_bytes: int) -> tuple[dict[str, Load], set[str]]:
     if place.is_file():
         # The library takes a pattern, which must match this file alone.
         reader = "parquet" if name.endswith(".parquet") else _TARS
-        source = {"path": reader, "data_files": {"all": [glob.escape(source["path"])]}}
+        source = {"path": reader, "data_files": {_WHOLE: [glob.escape(source["path"])]}}
     # Streaming leaves only a lock in the cache, which is deleted with the folder.
     with tempfile.TemporaryDirectory() as cache:
         builder = library.load_dataset_builder(**source, cache_dir=cache)
