@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from safle_images.backbones import Backbone
 
 IMAGES = (
-    "A folder or .zip of class folders; a .csv file of paths and labels; .parquet files of "
-    "images; hf:NAME, a data set that Hugging Face datasets reads."
+    "A folder or archive of class folders, or as CIFAR's and other authors ship it; a .csv file of "
+    "paths and labels; .parquet files; hf:NAME, a data set that Hugging Face datasets reads."
 )
-LABEL_COLUMN = "The column of labels (.csv, .parquet, hf:); empty if there are none."
+LABEL_COLUMN = "The column of labels; coarse, of CIFAR-100; empty if there are none."
+LAYOUT = (
+    "What the images are, if they look like something else: cifar, tiny-imagenet, lesions, "
+    "medmnist, list, datasets, webdataset, folders."
+)
 BACKBONE = "efficientnet_lite0, or a file that 'safle backbones export' wrote."
 ENCODER = "An encoder or a model; the command fails if it was made for another backbone."
 WORKERS = "Threads; the result does not depend on them."
@@ -38,6 +42,7 @@ DEVICES = click.Choice(["auto", "cpu", "gpu"])
 @option("--split", "Which split, if there are several.", "NAME")
 @option("--label-column", LABEL_COLUMN, "NAME", default="label")
 @option("--image-column", IMAGE_COLUMN, "NAME")
+@option("--layout", LAYOUT, "NAME")
 @option("--backbone", BACKBONE, "NAME|FILE.onnx", default="efficientnet_lite0")
 @option("--encoder encoder_path", ENCODER, "FILE", type=FILE)
 @option("--max-unreadable", UNREADABLE, "SHARE", type=SHARE, default=0.01)
@@ -57,7 +62,7 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
 
     if output.suffix != ".safetensors":
         raise click.UsageError(f"{output}: expected a name that ends in .safetensors")
-    names = ("split", "label_column", "image_column")
+    names = ("split", "label_column", "image_column", "layout")
     source = open_images(images, **{name: options[name] for name in names})
     session.note(f"{images}: {source.description}")
     backbone = load_backbone(options["backbone"], device=options["device"])

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from image_support.shipped import COARSE, cifar100_python, write_tar
 from safle.encoders import load_encoder
 from safle.tables import open_table
 
@@ -105,7 +106,8 @@ def test_unreadable_images_are_reported(place: Path, tmp_path: Path) -> None:
         data = path.read_bytes()
         (folder / "a" / path.name).write_bytes(data[:200] if at == 4 else data)
     output = tmp_path / "f.safetensors"
-    arguments = ("features", folder, "--backbone", place / "tiny.onnx", "-o", output)
+    arguments = ("features", folder, "--backbone", place / "tiny.onnx", "-o", output,
+                 "--layout", "folders")  # fmt: skip
     refused = safle(*arguments, fails=True)
     assert "--max-unreadable" in refused.stderr
     assert not output.exists()
@@ -114,6 +116,17 @@ def test_unreadable_images_are_reported(place: Path, tmp_path: Path) -> None:
     assert len(open_table(output)) == 9
     (line,) = (tmp_path / "f.safetensors.unreadable.txt").read_text().splitlines()
     assert line.startswith("a/012.png\t")
+
+
+def test_an_archive_of_its_authors(place: Path, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "cifar-100-python.tar.gz", cifar100_python())
+    output = tmp_path / "f.safetensors"
+    done = safle("features", path, "--split", "test", "--label-column", "coarse", "--backbone",
+                 place / "tiny.onnx", "-o", output)  # fmt: skip
+    assert "CIFAR-100, coarse labels: 3 test images, 3 classes" in done.stderr
+    table = open_table(output)
+    assert table.labels is not None
+    assert sorted(table.labels.tolist()) == sorted(COARSE)
 
 
 SLOW = """

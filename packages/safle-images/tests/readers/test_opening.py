@@ -162,23 +162,3 @@ def test_folder_and_zip_name_images_alike(tmp_path, pixels, files):
     sources = [open_images(path, split="train") for path in made]
     assert len({tuple(sorted(r.name for r in source.records())) for source in sources}) == 1
     assert sources[0].digest() == sources[1].digest()
-
-
-def test_tiny_imagenet_by_a_list(tmp_path, files):
-    """As docs/backbones.md says: its validation images are labelled by a list."""
-    root, lines = tmp_path / "tiny-imagenet-200", ["path,label"]
-    for name, data in files.items():
-        split, label, file = name.split("/")
-        if split == "train":
-            write_folder(root, {f"train/{label}/images/{label}_{file}": data})
-        else:
-            write_folder(root, {f"val/images/val_{label}_{file}": data})
-            lines.append(f"val/images/val_{label}_{file},{label}")
-    write_folder(
-        root, {"train/cat/cat_boxes.txt": b"1 2 3", "val/val_annotations.txt": b"as above"}
-    )
-    (root / "val.csv").write_text("\n".join(lines), encoding="utf-8")
-    for source in (open_images(root, split="train"), open_images(root / "val.csv")):
-        found = [(record.name, record.label) for record in source.records()]
-        assert len(found) == len(CLASSES) * PER_CLASS
-        assert all(label in name for name, label in found)

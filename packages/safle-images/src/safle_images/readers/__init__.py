@@ -10,8 +10,9 @@ from pathlib import Path
 from safle.errors import ImageError
 from safle.tables import existing_file
 from safle_images.readers.decoding import MOST_PIXELS, decode
-from safle_images.readers.folders import open_folders, open_list
-from safle_images.readers.hub import PREFIX, open_dataset
+from safle_images.readers.files import Files
+from safle_images.readers.layouts import LAYOUTS, find_layout
+from safle_images.readers.layouts.hub import PREFIX, open_dataset
 from safle_images.readers.sources import (
     LABEL_COLUMN,
     MOST_BYTES,
@@ -29,6 +30,7 @@ def open_images(
     split: str | None = None,
     label_column: str = LABEL_COLUMN,
     image_column: str | None = None,
+    layout: str | None = None,
     most_bytes: int = MOST_BYTES,
 ) -> ImageSource:
     """Open a set of images, with labels if there are any.
@@ -36,15 +38,18 @@ def open_images(
     Parameters
     ----------
     path
-        A folder or .zip of class folders; a .csv file of paths and labels; a .parquet file of
-        images, or a folder of them; ``hf:NAME`` or ``hf:NAME:SPLIT``, a data set that Hugging Face
-        ``datasets`` reads: a folder, or a name on the hub.
+        A folder, .zip, .tar or .tar.gz in one of the layouts, such as CIFAR's or class folders; a
+        .csv file of paths and labels; a .parquet or .npz file; ``hf:NAME`` or ``hf:NAME:SPLIT``, a
+        data set that Hugging Face ``datasets`` reads: a folder, or a name on the hub.
     split
         Needed where there are several: ``train`` and ``test`` folders, a ``split`` column.
     label_column
-        The column of labels (.csv, .parquet, hf:); empty if there are none.
+        The column of labels (.csv, .parquet, hf:), or ``coarse`` of CIFAR-100; empty if there are
+        none.
     image_column
         The column of paths or encoded images, if it does not have one of the usual names.
+    layout
+        The name of a layout, such as ``folders``: read as this one, whatever it looks like.
     most_bytes
         A larger file is refused before it is read.
 
@@ -72,22 +77,28 @@ def open_images(
     >>> [(record.name, record.label) for record in images.records()]
     [('cat/1.png', 'cat'), ('dog/1.png', 'dog')]
     """
-    selection = Selection(split, label_column, image_column, most_bytes)
+    selection = Selection(split, label_column, image_column, layout)
     if str(path).startswith(PREFIX):
-        return open_dataset(str(path).removeprefix(PREFIX), selection)
-    place = Path(path)
-    if place.is_dir():
-        return open_folders(place, selection)
-    name = existing_file(place, ImageError).name.lower()
-    if name.endswith(".csv"):
-        return open_list(place, selection)
-    if name.endswith(".parquet"):
-        return open_dataset(str(place), selection)
-    if name.endswith(".zip"):
-        return open_folders(place, selection)
-    raise ImageError(
-        f"{path}: unknown file type; expected a folder, .zip, .csv, .parquet or {PREFIX}NAME"
-    )
+        source = open_dataset(str(path).removeprefix(PREFIX), selection, most_bytes)
+    else:
+        place = Path(path) if Path(path).is_dir() else existing_file(path, ImageError)
+        files = Files(place, most_bytes=most_bytes)
+        source = find_layout(files, layout).open_source(files, selection)
+    for label in {*source.labels}:
+        if isinstance(label, str) and len(f"{label}.".splitlines()) > 1:
+            raise ImageError(
+                f"{path}: has the class {label!r}; expected names of one line: rename it"
+            )
+    return source
 
 
-__all__ = ["MOST_PIXELS", "ImageSource", "Label", "Record", "Unreadable", "decode", "open_images"]
+__all__ = [
+    "LAYOUTS",
+    "MOST_PIXELS",
+    "ImageSource",
+    "Label",
+    "Record",
+    "Unreadable",
+    "decode",
+    "open_images",
+]

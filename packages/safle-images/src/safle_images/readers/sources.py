@@ -72,7 +72,7 @@ class ImageSource:
     split : name of the split, or None
     names, labels : of all images
     stored : further facts for the digest, such as sizes of files
-    read : start -> the bytes of all images from that one on, or `Unreadable` in their place
+    read : start -> the bytes or pixels of all images from that one on, or `Unreadable` instead
 
     Examples
     --------
@@ -89,15 +89,15 @@ class ImageSource:
     names: Sequence[str]
     labels: Sequence[Label]
     stored: Sequence[object]
-    read: Callable[[int], Iterator[bytes]]
+    read: Callable[[int], Iterator[bytes | NDArray[np.uint8]]]
 
     @property
     def description(self) -> str:
         """Kind, split, number of images and of classes, in words."""
         classes = len({label for label in self.labels if label is not None})
-        split = "" if self.split is None else f", split {self.split}"
+        images = "image" if self.split is None else f"{self.split} image"
         known = counted(classes, "class", "classes") if classes else "no labels"
-        return f"{self.kind}{split}: {counted(len(self), 'image')}, {known}"
+        return f"{self.kind}: {counted(len(self), images)}, {known}"
 
     def __len__(self) -> int:
         return len(self.names)
@@ -123,7 +123,7 @@ class Selection:
     split: str | None = None
     label_column: str = LABEL_COLUMN
     image_column: str | None = None
-    most_bytes: int = MOST_BYTES
+    layout: str | None = None
 
     def refuse(self, where: object, kind: str, option: str) -> None:
         """Raise if ``option``, which does not apply to this kind of source, was given."""
@@ -161,7 +161,8 @@ class Selection:
         if name == LABEL_COLUMN and len(likely) == 1:
             return likely[0]
         raise ImageError(
-            f"{where}: no column {name!r} but {name_some(likely or columns)}; name the column of "
+            f"{where}: no column {name!r} but "
+            f"{name_some((name == LABEL_COLUMN and likely) or columns)}; name the column of "
             "labels with --label-column NAME (label_column= in Python); NAME is empty if there are "
             "no labels"
         )
@@ -169,4 +170,4 @@ class Selection:
 
 def counted(number: int, thing: str, plural: str | None = None) -> str:
     """``1 image``, ``2 images``, ``3 classes``."""
-    return f"{number} {thing if number == 1 else plural or thing + 's'}"
+    return f"{number:,} {thing if number == 1 else plural or thing + 's'}"

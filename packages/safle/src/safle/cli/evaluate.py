@@ -8,9 +8,10 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import rich_click as click
 
-from safle.basics import atomic
+from safle.basics import atomic, name_some
 from safle.basics.places import naming
 from safle.cli import options as opt
 from safle.cli.count import load_release_files, release, release_options, warn_of_repeats
@@ -27,7 +28,7 @@ from safle.model import Model, load_model
 from safle.server import Store, write_card
 from safle.site.counting import Counts, evaluate_table
 from safle.solver.solution import digest_of_sum
-from safle.tables import open_matching
+from safle.tables import Table, open_matching
 from safle.wire import peek_file_type
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
@@ -102,6 +103,7 @@ def _count(
     """Counts of a model's answers on a labelled table; ``leaves`` if they will leave the site."""
     # Features that do not name their backbone may pass: evaluating adds nothing to a sum.
     table = open_matching(model.encoder, path, **opt.pick_table_options(options))
+    _check_classes(session, model, table, path)
     with session.progress(f"evaluating on {path.name}") as advance:
         counts = evaluate_table(model, table, where=path, least_cell=least_cell, progress=advance)
     if not counts.total.sample_count:
@@ -109,6 +111,26 @@ def _count(
     if leaves:
         warn_of_repeats(session, table, counts)
     return counts
+
+
+def _check_classes(session: Session, model: Model, table: Table, path: Path) -> None:
+    """Refuse labels that the model knows none of, and say which it does not know."""
+    labels = table.labels
+    present = set() if labels is None else {*np.unique(labels).tolist()}
+    unknown = present - {*model.class_names}
+    if labels is None or not unknown:
+        return
+    found = f"{name_some(sorted(unknown))}; the model knows {name_some(model.class_names)}"
+    if unknown == present:
+        raise InvalidInput(
+            f"{path}: has only classes that the model does not know: {found}: use the labels that "
+            " were counted, by --label-column NAME or another table"
+        )
+    samples = int(np.isin(labels, [*unknown]).sum())
+    session.warn(
+        f"{path}: {samples:,} of {len(table):,} samples are of classes that the model does not "
+        f"know, and count as errors: {found}"
+    )
 
 
 def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
