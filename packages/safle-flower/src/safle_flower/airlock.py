@@ -147,9 +147,9 @@ class Airlock:
         if not place.is_dir():
             # It has another name until it is complete: the site never sees a part of it.
             scratch = self.inbox / f".{question.name}.{os.getpid()}"
-            scratch.mkdir()
+            atomic.make_folder(scratch)
             for name, data in {QUESTION: question.to_json(), **question.files}.items():
-                (scratch / name).write_bytes(data)
+                atomic.write_bytes(scratch / name, data)
             with contextlib.suppress(FileExistsError):
                 scratch.replace(place)
         # A refusal repeats this token: an earlier refusal does not answer a question asked again.

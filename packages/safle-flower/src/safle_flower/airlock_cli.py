@@ -10,6 +10,7 @@ from typing import Any
 import rich_click as click
 from click.globals import get_current_context
 
+from safle.basics import atomic
 from safle.cli import COUNT, FILE, FOLDER, PLACE, Session, command, counting_options, option
 from safle.errors import FederationError, SafleError
 from safle_flower.airlock import (
@@ -127,7 +128,7 @@ def _run(session: Session, folders: Airlock, question: Question, options: dict[s
     with tempfile.TemporaryDirectory(prefix="safle-airlock-") as folder:
         files = {name: str(Path(folder, name)) for name in question.files}
         for name, content in question.files.items():
-            Path(files[name]).write_bytes(content)
+            atomic.write_bytes(files[name], content)
         data, output = str(_data_for(question, options)), str(folders.answer_path(question))
         arguments = question.command(files, data, output, yes=True)
         quiet = Session(quiet=session.quiet, debug=session.debug)

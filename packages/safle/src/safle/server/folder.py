@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from safle.basics import atomic
 from safle.basics.sealed import LOG_TABLE, SealedFile, append_event, now
 from safle.basics.settings import as_settings
 from safle.encoders import Encoder, load_encoder
@@ -69,8 +70,9 @@ def take_lock(folder: Path, *, seconds: float) -> sqlite3.Connection:
     The lock is an open transaction on a SQLite file of its own: SQLite locks on every system, but
     only until the next commit, and a round keeps others out over many commits.
     """
+    place = atomic.check_place(folder / LOCK)
     try:
-        lock = sqlite3.connect(folder / LOCK, timeout=seconds, isolation_level=None)
+        lock = sqlite3.connect(place, timeout=seconds, isolation_level=None)
     except sqlite3.Error as error:
         raise StoreError(f"{folder}: {NO_LOCK} ({error})") from None
     try:
@@ -171,7 +173,7 @@ def make_folder(place: Path, encoder: Encoder) -> None:
     path = place / ENCODER
     if path.exists() and load_encoder(path) != encoder:
         raise StoreError(f"{path} is another encoder; choose a new or an empty folder")
-    (place / CONTRIBUTIONS).mkdir(exist_ok=True)
+    atomic.make_folder(place / CONTRIBUTIONS)
     encoder.save(path)
 
 
