@@ -78,7 +78,7 @@ def private() -> None:
 
 @command(EXAMPLES[0], of=private)
 @click.argument("name", help="Who you are in the round: hospital-a.")
-@opt.output(KEY)
+@opt.file_option("-o --output", KEY, required=True)
 def keys(session: Session, /, name: str, output: Path) -> None:
     """Make the two keys of a client, a keyholder or an operator.
 

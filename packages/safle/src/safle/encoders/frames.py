@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.cells import NotANumber, as_texts, read_series, replace_commas
+from safle.basics.texts import name_some
+from safle.encoders.cells import NotANumber, as_texts, is_rounded, read_series, replace_commas
 from safle.encoders.features import IGNORE_ADVICE, find_places, match_columns
 from safle.errors import SafleWarning, TableError
 
@@ -32,6 +33,11 @@ FRAME_ADVICE = (
 SCHEMA_ADVICE = (
     "correct or empty it, or, if its text stands for no value, add the text to 'missing' in the "
     "schema and make the encoder again"
+)
+ROUNDED = (
+    "of more digits than the file's single precision holds (float32): they were rounded when it "
+    "was written. A copy in double precision or as text may have other counts; give the file that "
+    "was not rounded, if there is one"
 )
 DROP_ADVICE = "; drop them from the frame"
 
@@ -104,11 +110,19 @@ class Sheet:
                 SafleWarning,
                 stacklevel=4,
             )
+        self._warn_of_rounded([column.name for column in schema.columns])
         matrix = np.full((len(self), schema.feature_dim), np.nan)
         for place, column in enumerate(schema.columns):
             if column.name not in absent:
                 matrix[:, place] = self._read(column.name, column, schema.missing)
         return matrix
+
+    def _warn_of_rounded(self, names: Sequence[str]) -> None:
+        rounded = [n for n in names if n in self.names and is_rounded(self.frame[n])]
+        if rounded:
+            warnings.warn(
+                f"{self.where}: {name_some(rounded)} {ROUNDED}", SafleWarning, stacklevel=4
+            )
 
     def _read(
         self, name: str, column: Column | None = None, missing: Sequence[str] = ()

@@ -24,7 +24,7 @@ from safle.basics import atomic
 from safle.basics.sealed import LOG_TABLE, SealedFile, append_event, now
 from safle.basics.settings import as_settings
 from safle.encoders import Encoder, load_encoder
-from safle.errors import SafleError, StoreError, WireError
+from safle.errors import InvalidInput, SafleError, StoreError, WireError
 from safle.server.admission import Limits
 from safle.statistics import Statistics
 from safle.wire.contribution import Contribution, Entry
@@ -70,10 +70,11 @@ def take_lock(folder: Path, *, seconds: float) -> sqlite3.Connection:
     The lock is an open transaction on a SQLite file of its own: SQLite locks on every system, but
     only until the next commit, and a round keeps others out over many commits.
     """
-    place = atomic.check_place(folder / LOCK)
     try:
-        lock = sqlite3.connect(place, timeout=seconds, isolation_level=None)
-    except sqlite3.Error as error:
+        lock = sqlite3.connect(
+            atomic.check_place(folder / LOCK), timeout=seconds, isolation_level=None
+        )
+    except (sqlite3.Error, InvalidInput) as error:
         raise StoreError(f"{folder}: {NO_LOCK} ({error})") from None
     try:
         # Nothing is ever written to it: no journal lies beside it.
