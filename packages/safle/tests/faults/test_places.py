@@ -29,7 +29,7 @@ TABLE = "age,dose,label\n" + "".join(
 SAFLE = Path(sys.executable).with_name("safle")
 E, M, S = "e.safetensors", "m.safetensors", "w.stats"
 ROUND = ("--round", "r.private", "--operator", "op.pub")
-DECLARED = ("--delta", "1e-6", "--calibration", "declared")
+DECLARED = ("--delta", "1e-6", "--calibration", "declared", "--classes", "ill,well")
 INPUTS: dict[str, tuple[str, ...]] = {
     "encoder make": ("--range", "0", "1", "--features", "3"),
     "count": ("ward.csv", "--encoder", E),
