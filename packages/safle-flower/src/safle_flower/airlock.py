@@ -156,11 +156,11 @@ class Airlock:
         if not place.is_dir():
             # It has another name until it is complete: the site never sees a part of it.
             scratch = self.inbox / f".{question.name}.{os.getpid()}"
-            scratch.mkdir()
+            atomic.make_folder(scratch)
             token = secrets.token_hex(16).encode()
             texts = {QUESTION: question.to_json(), TOKEN: token}
             for name, data in {**question.files, **texts}.items():
-                (scratch / name).write_bytes(data)
+                atomic.write_bytes(scratch / name, data)
             scratch.replace(place)
             return
         # A refusal repeats this token: an earlier refusal does not answer a question asked again.

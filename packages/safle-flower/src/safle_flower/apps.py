@@ -172,6 +172,6 @@ def write_app(folder: Path, run: Run, *, client: str = CLIENT_APP) -> Path:
         "# Every setting can be overridden: flwr run . NAME -c 'deadline=600.0'\n"
     )
     text += tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
-    folder.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(folder)
     atomic.write_text(folder / "pyproject.toml", text)
     return folder

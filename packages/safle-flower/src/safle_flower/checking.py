@@ -132,7 +132,7 @@ def _check_node(place: Path) -> Iterator[Finding]:
         yield Finding(public, "is not the public half of node.key")
     Policy.read(place / "site" / "policy.toml")
     start = place / "node" / "start.sh"
-    if not _SUPERLINK.search(start.read_text()):
+    if not _SUPERLINK.search(start.read_text("utf-8")):
         yield Finding(start, "does not say where the server is (--superlink)")
     # Permissions must keep the node's process away from the data.
     inbox, outbox = (place / "inbox").stat(), (place / "outbox").stat()
@@ -150,7 +150,7 @@ def _check_node(place: Path) -> Iterator[Finding]:
 def _check_together(server: Path, node: Path) -> Iterator[Finding]:
     """Check a node against its server, where the folders of both are present."""
     start = node / "node" / "start.sh"
-    reached = _SUPERLINK.search(start.read_text())
+    reached = _SUPERLINK.search(start.read_text("utf-8"))
     host = reached[1].rpartition(":")[0].strip("[]") if reached else ""
     if host and host not in _hosts(_certificate(server / "server.crt")):
         yield Finding(start, f"reaches the server as {host}, but the certificate is not for it")
@@ -199,11 +199,11 @@ def _check_connection(servers: list[Path], nodes: list[Path]) -> Iterator[Findin
     # All nodes reach the same server: the first one is enough.
     if nodes:
         part = nodes[0] / "node"
-        reached = _SUPERLINK.search((part / "start.sh").read_text())
+        reached = _SUPERLINK.search((part / "start.sh").read_text("utf-8"))
         address = reached[1] if reached else ""
     else:
         part = servers[0]
-        port = re.search(r"SAFLE_PORT:-(\d+)", (part / "environment.sh").read_text())
+        port = re.search(r"SAFLE_PORT:-(\d+)", (part / "environment.sh").read_text("utf-8"))
         address = f"localhost:{port[1]}" if port else ""
     if not address:
         return

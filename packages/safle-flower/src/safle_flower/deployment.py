@@ -14,6 +14,7 @@ from pathlib import Path
 
 import jinja2
 
+from safle.basics import atomic
 from safle.errors import SettingsError
 from safle.server import Limits
 from safle_flower.apps import write_app
@@ -125,7 +126,7 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{folder} exists and is not empty; choose a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(folder)
     # Scripts and configuration, not pages: shell words go through the filter `quote`.
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("safle_flower"),
@@ -142,43 +143,45 @@ def make_folder(folder: Path, deployment: Deployment) -> None:
     _write_server(folder / "server", deployment, render)
     for number, name in enumerate((*deployment.nodes, *deployment.keyholders)):
         _write_node(folder / "nodes" / name, number, deployment, render)
-    (folder / "README.md").write_text(render("README.md.j2"))
+    atomic.write_text(folder / "README.md", render("README.md.j2"))
     _write_script(folder / "certificates.sh", render("certificates.sh.j2"))
     _run_script(folder / "certificates.sh")
 
 
 def _write_server(place: Path, deployment: Deployment, render: Render) -> None:
     home = f"{deployment.prefix}/server"
-    place.mkdir(parents=True)
+    atomic.make_folder(place)
     rules = {
         "expected": ",".join(deployment.nodes),
         "deadline": deployment.deadline,
         "least": min(Run().least, len(deployment.nodes)),
     }
     write_app(place / "app", Run.limited(deployment.limits, **rules))
-    (place / "environment.sh").write_text(render("environment.sh.j2", server=True))
+    atomic.write_text(place / "environment.sh", render("environment.sh.j2", server=True))
     _write_script(place / "start.sh", render("server-start.sh.j2"))
     for name in ("register.sh", "run.sh", "status.sh", "logs.sh"):
         _write_script(place / name, render(f"{name}.j2"))
     unit = {"description": "safle federation server", "user": SERVER_USER}
     text = render("unit.service.j2", start=f"{home}/start.sh", **unit)
-    (place / "safle-server.service").write_text(text)
-    (place / "nginx.conf").write_text(render("nginx.conf.j2", home=home))
+    atomic.write_text(place / "safle-server.service", text)
+    atomic.write_text(place / "nginx.conf", render("nginx.conf.j2", home=home))
 
 
 def _write_node(place: Path, number: int, deployment: Deployment, render: Render) -> None:
     """Write a client's folders: node, site, inbox and outbox, and the script that sets owners."""
     name, trusted = place.name, deployment.trust_operator
     for part in ("node", "site", "inbox", "outbox"):
-        (place / part).mkdir(parents=True)
+        atomic.make_folder(place / part)
     for part in ("node", "site"):
-        (place / part / "environment.sh").write_text(render("environment.sh.j2", server=False))
+        atomic.write_text(
+            place / part / "environment.sh", render("environment.sh.j2", server=False)
+        )
     port = NODE_PORT + number % 50_000
     start = render("node-start.sh.j2", name=name, node_port=port)
     _write_script(place / "node" / "start.sh", start)
     _write_script(place / "site" / "watch.sh", render("watch.sh.j2", name=name))
-    (place / "site" / "data.sh").write_text(render("data.sh.j2", name=name))
-    (place / "site" / "policy.toml").write_text(render("policy.toml.j2"))
+    atomic.write_text(place / "site" / "data.sh", render("data.sh.j2", name=name))
+    atomic.write_text(place / "site" / "policy.toml", render("policy.toml.j2"))
     _write_script(place / "users.sh", render("users.sh.j2"))
     home = f"{deployment.prefix}/nodes/{name}"
     node = {
@@ -187,15 +190,15 @@ def _write_node(place: Path, number: int, deployment: Deployment, render: Render
         "start": f"{home}/node/start.sh" + (" --trust-operator" if trusted else ""),
         "hidden": "" if trusted else f"{home}/site",
     }
-    (place / f"safle-node-{name}.service").write_text(render("unit.service.j2", **node))
+    atomic.write_text(place / f"safle-node-{name}.service", render("unit.service.j2", **node))
     if not trusted:
         site = {"description": f"safle data of {name}", "user": DATA_USER}
         text = render("unit.service.j2", start=f"{home}/site/watch.sh", **site)
-        (place / f"safle-site-{name}.service").write_text(text)
+        atomic.write_text(place / f"safle-site-{name}.service", text)
 
 
 def _write_script(path: Path, text: str) -> None:
-    path.write_text(text)
+    atomic.write_text(path, text)
     path.chmod(0o755)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from safle.basics import to_mapping
+from safle.basics import atomic, to_mapping
 from safle.encoders import Encoder, load_encoder
 from safle.errors import EncoderMismatch, FederationError, SafleError, SettingsError, SolveError
 from safle.model import Model
@@ -91,11 +91,11 @@ def set_aside(output: Path) -> None:
 
     An old model must not pass for that of a run that failed.
     """
-    output.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(output)
     earlier, kept = output / EARLIER, (output / MODEL).exists()
     if kept:
         shutil.rmtree(earlier, ignore_errors=True)
-        earlier.mkdir()
+        atomic.make_folder(earlier)
     for path in (output / name for name in RESULTS):
         if kept and path.exists():
             path.replace(earlier / path.name)
@@ -120,7 +120,7 @@ def _add_up_privately(
             f"{encoder.fingerprint[:12]}…: name the round's encoder"
         )
     folder = run.path("store")
-    folder.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(folder)
     task = MaskTask(private_round, encoder, folder)
     counting = Round(grid, task, run, progress, keyholders=private_round.keyholders)
     _ask(counting, report, "clients")

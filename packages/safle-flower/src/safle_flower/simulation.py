@@ -73,7 +73,7 @@ def simulate(
     table = open_matching(encoder, features, **reading or {})
     generator = np.random.default_rng(seed)
     parts = partition(np.asarray(table.labels), scenario, clients=clients, generator=generator)
-    output.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(output)
     with TemporaryDirectory(prefix=".simulation-", dir=output) as name:
         scratch = Path(name)
         sites = _Sites(encoder, table, parts, scratch)

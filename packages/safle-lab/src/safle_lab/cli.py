@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from safle.basics import atomic
 from safle.cli import FILE, FOLDER, Session, command, encoder_file, option, written
 from safle.errors import InvalidInput
 from safle_lab.experiments import EXPERIMENTS
@@ -95,7 +96,7 @@ def experiment(
     )
     for method in added_methods:
         settings = with_method(settings, method)
-    target.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(target)
     for chosen in EXPERIMENTS if name == ALL else (name,):
         needs_second_backbone = chosen == "backbones" and small
         second_backbone = [load_digits(pooled=True)] if needs_second_backbone else []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -182,51 +180,27 @@ def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
-def _alive(process: int) -> bool:
-    with suppress(psutil.Error):
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    return False
-
-
 @contextmanager
-def killing_readers(path: Path, *, times: int) -> Iterator[list[int]]:
-    """While a process reads ``path``, kill it, ``times`` in all; the last one finds the file.
-
-    The file is a pipe, so that whoever reads it waits to be killed.
-    """
-    content, killed = path.read_bytes(), list[int]()
-
-    def reader() -> int:
-        while True:
-            for process in psutil.process_iter():
-                with suppress(psutil.Error, OSError):
-                    if process.pid != os.getpid() and any(
-                        link.resolve() == path for link in Path(f"/proc/{process.pid}/fd").iterdir()
-                    ):
-                        return process.pid
-            time.sleep(0.05)
+def killing_a_worker() -> Iterator[list[int]]:
+    """Kill the first process of this one's Ray cluster that works on a task."""
+    killed, ended = list[int](), threading.Event()
 
     def kill() -> None:
-        for turn in range(times):
-            # Until there is somebody who reads, opening for writing waits.
-            with path.open("wb"):
-                victim = reader()
-                if turn == times - 1:
-                    whole = path.with_suffix(".whole")
-                    whole.write_bytes(content)
-                    whole.replace(path)
-                os.kill(victim, 9)
-                killed.append(victim)
-                # Until it is gone, it would be found and killed once more.
-                while _alive(victim):
-                    time.sleep(0.01)
+        while not killed and not ended.wait(0.005):
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error, IndexError):
+                    title = process.cmdline()[0]
+                    # Its first task imports safle: there is time to find it.
+                    if title.startswith("ray::") and "IDLE" not in title:
+                        process.kill()
+                        killed.append(process.pid)
+                        return
 
-    path.unlink()
-    os.mkfifo(path)
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     yield killed
-    killer.join(300)
+    ended.set()
+    killer.join()
 
 
 @pytest.mark.slow
@@ -237,7 +211,7 @@ def test_a_ray_cluster_gives_the_same_bytes_and_errors_also_when_a_task_is_kille
     monkeypatch.setattr(summing, "LARGEST_SHARD", 1)
     files, output = sorted(clients.iterdir()), clients.parent / "total"
     shares: list[float] = []
-    with killing_readers(files[7], times=1) as killed:
+    with killing_a_worker() as killed:
         sum_files(files, output, ray="local", progress=shares.append)
     assert len(killed) == 1
     assert output.read_bytes() == pooled

@@ -57,7 +57,7 @@ def export_default() -> Path:
     from safle_images.backbones.exporting import export_module
 
     module = features_of(build_default())
-    target.parent.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(target.parent)
     with atomic.replacing(target) as scratch:
         export_module(module, PREPROCESSING.crop, scratch)
     return target

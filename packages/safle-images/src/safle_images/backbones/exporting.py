@@ -103,7 +103,8 @@ def export_backbone(module: Any, preprocessing: Preprocessing, path: Path) -> fl
     torch = require_package("torch", "safle-images[export]", "exporting a network")
     module = module.eval()
     try:
-        export_module(module, preprocessing.crop, path)
+        with atomic.replacing(path) as scratch:
+            export_module(module, preprocessing.crop, scratch)
     except Exception as error:  # a network's code can make torch raise anything
         raise BackboneError(f"torch cannot export the network ({reason_of(error)})") from error
     stamp_preprocessing(path, preprocessing, path)

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from safle.basics import atomic
 from safle.errors import BackboneError
 from safle_images.backbones.default import DEFAULT, PREPROCESSING, SOURCE, export_default
 from safle_images.backbones.preprocessing import Preprocessing
@@ -201,7 +202,8 @@ def stamp_preprocessing(path: Path, preprocessing: Preprocessing, target: Path) 
     kept = {entry.key: entry.value for entry in model.metadata_props}
     del model.metadata_props[:]
     onnx.helper.set_model_props(model, kept | {DECLARED: preprocessing.to_json()})
-    onnx.save(model, target)
+    with atomic.replacing(target) as scratch:
+        onnx.save(model, scratch)
 
 
 def digest_of(path: Path) -> str:

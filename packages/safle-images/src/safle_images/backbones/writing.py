@@ -72,7 +72,7 @@ def write_features(
     advance : called with the number of images done
     note : called with remarks for the user
     """
-    report = output.with_name(output.name + ".unreadable.txt")
+    report = atomic.check_place(output.with_name(output.name + ".unreadable.txt"))
     header = {"source": backbone.source, "listing": images.digest(), "images": len(images)}
     with Journal(output, header) as journal:
         resumed = journal.images

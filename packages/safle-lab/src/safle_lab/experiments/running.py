@@ -214,7 +214,7 @@ def measure_once(folder: Path, cell: Cell, data: DataSet, progress: Progress) ->
         "versions": versions(),
         "figures": figures,
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(folder)
     atomic.write_text(path, json.dumps(content, indent=1) + "\n")
     return figures
 

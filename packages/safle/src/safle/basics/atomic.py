@@ -1,12 +1,67 @@
-"""Atomic writes: a file is either the old one or the whole new one, never a part."""
+"""Atomic writes: a file is either the old one or the whole new one, never a part.
+
+Everything that safle writes goes through this module. It replaces regular files only: a device,
+pipe, socket, folder or link stays what it is.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+
+from safle.errors import InvalidInput
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_place(path: str | os.PathLike[str]) -> Path:
+    """``path``, if a file can be written there: it is new, or a regular file, in a folder.
+
+    >>> check_place("/dev/null")
+    Traceback (most recent call last):
+    safle.errors.InvalidInput: /dev/null: is a device; expected a new name, or a file to replace
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such directory", str(target.parent))
+    try:
+        mode = target.lstat().st_mode
+    except FileNotFoundError:
+        return target
+    if stat.S_ISREG(mode):
+        return target
+    found = name_kind(mode)
+    if stat.S_ISLNK(mode):
+        found = f"a link to {target.readlink()}, which safle does not follow"
+    raise InvalidInput(f"{target}: is {found}; expected a new name, or a file to replace")
+
+
+def name_kind(mode: int) -> str:
+    """What lies at a path, by its ``st_mode``, if it is no regular file."""
+    return _KINDS.get(stat.S_IFMT(mode), "no regular file")
+
+
+def make_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder ``path``, made with its parents if it is missing."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InvalidInput(
+            f"{folder}: it, or a part of its path, is not a folder; choose another name"
+        ) from None
+    return folder
 
 
 @contextlib.contextmanager
@@ -17,7 +72,7 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
     file or the new one. On any exception the scratch file is removed and ``path`` is as it was. A
     ``private`` file is for its owner alone, from the first moment on.
     """
-    target = Path(path)
+    target = check_place(path)
     scratch = _make_scratch(target)
     try:
         yield scratch
@@ -25,6 +80,8 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
         if not private:
             scratch.chmod(0o666 & ~_umask())
         _flush(scratch)
+        # The work took time: something else may lie there by now.
+        check_place(target)
         scratch.replace(target)
         _flush(target.parent)
     except BaseException as error:
@@ -55,7 +112,30 @@ def write_together(files: Mapping[Path, bytes], *, private: Collection[Path] = (
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write ``text`` to ``path`` atomically, as UTF-8."""
-    write_bytes(path, text.encode())
+    write_bytes(path, as_utf8(text))
+
+
+def as_utf8(text: str) -> bytes:
+    r"""The bytes of a text; what UTF-8 cannot hold, as bytes of file names, becomes escapes.
+
+    >>> as_utf8("\udcff.csv")
+    b'\\udcff.csv'
+    """
+    return text.encode(errors="backslashreplace")
+
+
+def write_new(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file for its owner alone, as UTF-8; never over another one."""
+    target = check_place(path)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123
+            file.write(as_utf8(text))
+            file.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        target.unlink()
+        raise
 
 
 def _make_scratch(target: Path) -> Path:

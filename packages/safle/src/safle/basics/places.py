@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from safle.basics.atomic import name_kind
 from safle.errors import InvalidInput, MissingExtra, SafleError, SettingsError, WireError
 
 StrPath = str | os.PathLike[str]
@@ -47,11 +49,31 @@ def as_path(place: StrPath) -> Path:
     return path
 
 
+def open_regular(place: StrPath, error: type[SafleError] = WireError) -> BinaryIO:
+    """Open a file, or an address, to read bytes; ``error`` for a pipe, a device or a folder.
+
+    >>> open_regular("/dev/null")
+    Traceback (most recent call last):
+    safle.errors.WireError: /dev/null: is a device; expected a regular file: copy it into one
+    """
+    path = as_path(place)
+    if "://" in str(place):
+        remote: BinaryIO = path.open("rb")
+        return remote
+    # Without waiting for somebody who writes into a pipe.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise error(f"{path}: is {name_kind(mode)}; expected a regular file: copy it into one")
+    return open(descriptor, "rb")  # noqa: PTH123
+
+
 def read_capped(path: StrPath, most: int, what: str, error: type[SafleError] = WireError) -> bytes:
     """A file's bytes; ``error`` if it is larger than ``what`` can be."""
-    with Path(path).open("rb") as file:
+    with open_regular(path, error) as file:
         size = os.fstat(file.fileno()).st_size
-        # A pipe reports no size: one byte more than allowed shows that it is too large.
+        # It may grow, or lie in /proc and report no size.
         data = file.read(most + 1) if size <= most else b""
     if max(size, len(data)) > most:
         raise error(f"{path}: more than {most:,} bytes; {what} has at most {most:,}")

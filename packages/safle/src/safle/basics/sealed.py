@@ -25,9 +25,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from safle.basics.atomic import check_place
 from safle.basics.places import StrPath
 from safle.basics.texts import printable
-from safle.errors import SafleError, StoreError
+from safle.errors import InvalidInput, SafleError, StoreError
 
 LOG = "log"
 LOG_TABLE = {LOG: ("time", "event", "who", "digest", "note")}
@@ -35,6 +36,7 @@ LOG_TABLE = {LOG: ("time", "event", "who", "digest", "note")}
 LONGEST_TEXT = 500
 SECONDS_TO_WAIT = 60
 """For another process that is writing: its transactions are short."""
+_BESIDE = ("-journal", "-shm", "-wal")
 _TABLE = """
 CREATE TABLE IF NOT EXISTS {name} (
     number INTEGER PRIMARY KEY, {columns}, seal TEXT NOT NULL);
@@ -78,6 +80,7 @@ class SealedFile:
         message: str = "{error}",
     ) -> None:
         self.path, self._tables, self._message = Path(path), tables, message
+        self._check_places(create)
         with self.naming():
             wait = 0 if alone else SECONDS_TO_WAIT
             self._connection = sqlite3.connect(
@@ -93,6 +96,16 @@ class SealedFile:
             except BaseException:
                 self.close()
                 raise
+
+    def _check_places(self, create: bool) -> None:
+        """Refuse a file that SQLite would open although it is a pipe, a device or a link."""
+        try:
+            for suffix in ("", *_BESIDE) if create else ():
+                check_place(f"{self.path}{suffix}")
+        except (InvalidInput, OSError) as error:
+            raise StoreError(self._message.format(error=error)) from None
+        if self.path.exists() and not self.path.is_file():
+            raise StoreError(f"{self.path}: not a regular file; expected one that safle wrote")
 
     def _address(self, create: bool) -> str:
         address, folder = self.path.absolute().as_uri(), self.path.absolute().parent

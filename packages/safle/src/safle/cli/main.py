@@ -3,6 +3,7 @@
 0: done. 1: an error, in one line. 2: wrong usage. 130: Ctrl-C.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -65,6 +66,7 @@ HOUSES = {
     "safle-lab": ("experiment", "report", "attack"),
 }
 """Commands of this project's other packages: an error names the package to install."""
+UTF8 = "PYTHONUTF8"
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
     "show_default": True,
@@ -179,6 +181,8 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    if arguments is None:
+        _require_utf8()
     # A stopped batch job cleans up its scratch files as Ctrl-C does.
     signal.signal(signal.SIGTERM, _terminate)
     if isinstance(sys.stdout, TextIOWrapper):
@@ -197,6 +201,17 @@ def run(arguments: Sequence[str] | None = None) -> None:
             raise
         code = _fail(explain(error), 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _require_utf8() -> None:
+    """Begin again with UTF-8 where the locale knows ASCII only, and Python was to follow it.
+
+    Python decides about names of files before any program runs: no later setting could open a
+    file with another letter in its name. Processes that this one starts inherit the choice.
+    """
+    if sys.getfilesystemencoding() == "ascii" and os.environ.get(UTF8) != "1" and sys.executable:
+        arguments = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, arguments, {**os.environ, UTF8: "1"})
 
 
 def _explain_usage(error: click.ClickException) -> str:

@@ -69,9 +69,9 @@ def written(names: str, text: str, *file_types: str, **settings: Any) -> Decorat
     return option(names, text, "FILE", type=FILE, cls=Written, file_types=file_types, **settings)
 
 
-def output(text: str, *file_types: str) -> Decorator:
+def output(text: str, *file_types: str, **settings: Any) -> Decorator:
     """-o FILE; see `written`."""
-    return written("-o --output", text, *file_types, required=True)
+    return written("-o --output", text, *file_types, required=True, **settings)
 
 
 def encoder_file(text: str = "The encoder that all clients share.") -> Decorator:

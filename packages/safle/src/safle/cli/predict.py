@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import rich_click as click
 from numpy.typing import NDArray
@@ -15,9 +18,11 @@ from safle.basics.memory import readable
 from safle.basics.texts import neutralise
 from safle.cli import options as opt
 from safle.cli.facts import temperature_of
-from safle.cli.session import Session, command
+from safle.cli.session import STANDARD_OUTPUT, Session, command
 from safle.model import Model, load_model
 from safle.tables import open_matching
+
+PREDICTIONS = "The .csv file to write, one line per sample; - for standard output."
 
 
 @command("safle predict model.safetensors new.csv --proba -o predictions.csv")
@@ -25,7 +30,7 @@ from safle.tables import open_matching
 @opt.features_argument
 @opt.option("--proba", "Add a column with each class's probability.", is_flag=True)
 @opt.table_options(labels=False)
-@opt.output("The .csv file to write: one line per sample.", "predictions")
+@opt.output(PREDICTIONS, "predictions", streams=True)
 def predict(session: Session, /, model: Path, features: Path, output: Path, **options: Any) -> None:
     """Predict the class of every sample of a table.
 
@@ -40,7 +45,8 @@ def predict(session: Session, /, model: Path, features: Path, output: Path, **op
     facts = {"samples": f"{samples:,}"}
     if options["proba"]:
         facts["probabilities"] = temperature_of(classifier)
-    session.facts(f"{output}: predictions", facts)
+    if output != STANDARD_OUTPUT:
+        session.facts(f"{output}: predictions", facts)
 
 
 def _predict(
@@ -62,14 +68,26 @@ def _predict(
 
     with (
         session.progress(f"predicting {path.name}") as advance,
-        replacing(output) as scratch,
-        scratch.open("w", encoding="utf-8", newline="") as file,
+        _open(output) as file,
     ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([options["id_column"] or "sample", "class", *titles])
         table.for_each_batch(write, where=path, progress=advance)
     outside.warn()
     return done
+
+
+@contextmanager
+def _open(output: Path) -> Iterator[TextIO]:
+    """The file to write, or standard output."""
+    if output == STANDARD_OUTPUT:
+        yield sys.stdout
+        return
+    with (
+        replacing(output) as scratch,
+        scratch.open("w", encoding="utf-8", newline="") as file,
+    ):
+        yield file
 
 
 def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:

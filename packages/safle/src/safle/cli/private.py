@@ -11,7 +11,7 @@ from typing import Any
 import rich_click as click
 
 from safle import private as library
-from safle.basics.atomic import write_bytes, write_together
+from safle.basics.atomic import check_place, write_bytes, write_together
 from safle.basics.memory import readable
 from safle.basics.places import naming
 from safle.cli import options as opt
@@ -104,7 +104,7 @@ def keys(session: Session, /, name: str, output: Path, history_path: Path | None
     and deletes them after it: whoever steals them later opens nothing.
     """
     key, public = library.PrivateKey.new(name), output.with_suffix(".pub")
-    for path in (output, public):
+    for path in map(check_place, (output, public)):
         if path.exists() or output == public:
             raise click.UsageError(f"-o {output}: {path} would be overwritten; name another file")
     if history_path is not None:

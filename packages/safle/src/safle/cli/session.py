@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 import time
 import warnings
@@ -16,14 +17,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 import rich_click as click
 from click.core import augment_usage_errors
 
+from safle.basics.atomic import check_place, name_kind
 from safle.basics.texts import printable
-from safle.errors import SafleError, SafleWarning
+from safle.errors import InvalidInput, SafleError, SafleWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Advance = Callable[[float], None]
 """Called with what is done: the share, 0 to 1, or how many things."""
+STANDARD_OUTPUT = Path("-")
 PIPED_WIDTH = 1000
 """Nothing is wrapped or cut where no terminal sets a width."""
 SECONDS_BETWEEN_LINES = 10.0
@@ -185,11 +188,17 @@ def session_options(*, hidden: bool) -> list[click.Option]:
 
 
 class Written(click.RichOption):
-    """An option that names a file to write; ``file_types`` are those that it may replace."""
+    """An option that names a file to write; ``file_types`` are those that it may replace.
 
-    def __init__(self, *args: Any, file_types: tuple[str, ...], **settings: Any) -> None:
+    With ``streams``, ``-`` is standard output.
+    """
+
+    def __init__(
+        self, *args: Any, file_types: tuple[str, ...], streams: bool = False, **settings: Any
+    ) -> None:
         super().__init__(*args, **settings)
         self.file_types = file_types
+        self.streams = streams
 
 
 class Command(click.RichCommand):
@@ -209,7 +218,12 @@ class Command(click.RichCommand):
         session = ctx.find_object(Session)
         for parameter in self.params:
             path = ctx.params.get(parameter.name or "")
-            if isinstance(parameter, Written) and isinstance(path, Path):
+            if isinstance(parameter.type, click.Path) and not isinstance(parameter, Written):
+                for place in _find_paths(path):
+                    _check_kind(place, file_okay=parameter.type.file_okay)
+            elif isinstance(parameter, Written) and isinstance(path, Path):
+                if path == STANDARD_OUTPUT and parameter.streams:
+                    continue
                 others = (value for name, value in ctx.params.items() if name != parameter.name)
                 with augment_usage_errors(ctx):
                     _check_place(path, [p for value in others for p in _find_paths(value)])
@@ -223,6 +237,18 @@ def _find_paths(value: Any) -> Iterator[Path]:
     yield from (item for item in values if isinstance(item, Path))
 
 
+def _check_kind(path: Path, *, file_okay: bool) -> None:
+    """Refuse what is neither a file nor a folder: reading a pipe may wait for ever."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        # The command itself says what is wrong.
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        wanted = "a regular file: copy it into one" if file_okay else "a folder"
+        raise InvalidInput(f"{path}: is {name_kind(mode)}; expected {wanted}")
+
+
 def _are_same_file(path: Path, other: Path) -> bool:
     both_exist = path.exists() and other.exists()
     return path.samefile(other) if both_exist else path.resolve() == other.resolve()
@@ -234,8 +260,11 @@ def _check_place(path: Path, others: list[Path]) -> None:
         raise click.UsageError(
             f"{path} would overwrite an input, or another output; choose another name"
         )
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
+    if path == STANDARD_OUTPUT:
+        raise click.UsageError(
+            "this file does not go to standard output; name a file (one called - is ./-)"
+        )
+    check_place(path)
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(errno.EACCES, "not allowed to write here", str(path.parent))
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import rich_click as click
 
 from safle.basics import atomic, describe
+from safle.basics.places import MOST_BYTES, read_capped
 from safle.cli import options as opt
 from safle.cli.facts import model_facts
 from safle.cli.session import Session, command
@@ -61,9 +62,9 @@ def _read_priors(_context: click.Context, _option: click.Parameter, text: str | 
         return text
     from safle.tables import parse_labels
 
-    with Path(text).open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.reader(file) if row]
+    data = read_capped(text, MOST_BYTES, "a list of priors", InvalidInput)
     try:
+        rows = [row for row in csv.reader(data.decode().splitlines()) if row]
         names = parse_labels([name.strip() for name, _ in rows], where=text).tolist()
         return dict(zip(names, (float(number) for _, number in rows), strict=True))
     except ValueError as error:

@@ -106,13 +106,18 @@ def run_demo(
 
 def _deal_out(data: Digits, parts: Parts, folder: Path) -> list[Path]:
     """Write a table for each client, and tables of all samples; return the clients' tables."""
-    folder.mkdir(parents=True, exist_ok=True)
+    atomic.make_folder(folder)
     tables = [folder / f"client-{client:03d}.npz" for client in range(len(parts))]
     for table, part in zip(tables, parts, strict=True):
-        np.savez(table, features=data.train[part], labels=data.train_labels[part])
-    np.savez(folder / "train.npz", features=data.train, labels=data.train_labels)
-    np.savez(folder / "test.npz", features=data.test, labels=data.test_labels)
+        _write_table(table, data.train[part], data.train_labels[part])
+    _write_table(folder / "train.npz", data.train, data.train_labels)
+    _write_table(folder / "test.npz", data.test, data.test_labels)
     return tables
+
+
+def _write_table(path: Path, features: NDArray[Any], labels: NDArray[Any]) -> None:
+    with atomic.replacing(path) as scratch, scratch.open("wb") as file:
+        np.savez(file, allow_pickle=False, features=features, labels=labels)
 
 
 def _federate(
@@ -122,7 +127,7 @@ def _federate(
     name, kind, head = method
     encoder = make_encoder(PIXELS, kind)
     place = folder / kind
-    place.mkdir(exist_ok=True)
+    atomic.make_folder(place)
     encoder.save(place / "encoder.safetensors")
     start = time.perf_counter()
     sent = [_count_file(encoder, table, place / f"{table.stem}.stats") for table in tables]

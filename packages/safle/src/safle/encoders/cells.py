@@ -72,7 +72,7 @@ def read_series(
     """
     levels = () if column is None else column.levels
     if cells.dtype.is_numeric() or (column is None and str(cells.dtype) == "Boolean"):
-        numbers = np.array(cells.cast(float).to_numpy(), np.float64)
+        numbers = widen(cells)
         named = [float(level) for level in levels if is_number(level)]
         are_marks = np.isin(numbers, numeric_marks(missing)) & ~np.isin(numbers, named)
         numbers[are_marks] = math.nan
@@ -87,6 +87,41 @@ def read_series(
     values = stripped.replace_strict(places, default=float(len(levels))).to_numpy(writable=True)
     values[gaps & (values == len(levels))] = math.nan
     return values
+
+
+def widen(cells: Series) -> NDArray[np.float64]:
+    """Numbers as float64; those of single precision as the shortest decimal stored as the same.
+
+    A file of single precision holds 0.100000001490116 where another one holds 0.1, or the text
+    0.1. Read so, its columns are those of its own copy as text, and decimals of up to six digits
+    are what they were before they came into such a file.
+
+    >>> import polars
+    >>> widen(polars.Series([0.1, None], dtype=polars.Float32)).tolist()
+    [0.1, nan]
+    """
+    import polars as pl
+
+    if cells.dtype == pl.Float16:
+        # polars writes more digits of these than they have.
+        cells = pl.Series(cells.to_numpy().astype(str))
+    elif cells.dtype == pl.Float32:
+        cells = cells.cast(pl.String)
+    return np.array(cells.cast(float).to_numpy(), np.float64)
+
+
+def is_rounded(cells: Series) -> bool:
+    """Whether numbers of single precision were rounded to it: their decimals are too long."""
+    import polars as pl
+
+    digits = _digits(cells)
+    decimals = pl.Series(widen(cells)) if digits else cells
+    return bool(digits) and bool((decimals.round_sig_figs(digits) != decimals).any())
+
+
+def _digits(cells: Series) -> int:
+    """Most digits of decimals that survive in numbers of half or single precision; 0 for others."""
+    return {"Float16": 4, "Float32": 7}.get(str(cells.dtype), 0)
 
 
 def _places_of(values: NDArray[np.float64], levels: Sequence[str]) -> NDArray[np.float64]:

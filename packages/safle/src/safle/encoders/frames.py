@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.texts import name_some
 from safle.encoders.cells import (
     NotANumber,
     as_texts,
     find_gaps,
+    is_rounded,
     numeric_marks,
     read_series,
     replace_commas,
@@ -40,6 +42,11 @@ FRAME_ADVICE = (
 SCHEMA_ADVICE = (
     "correct or empty it, or, if its text stands for no value, add the text to 'missing' in the "
     "schema and make the encoder again"
+)
+ROUNDED = (
+    "of more digits than the file's single precision holds (float32): they were rounded when it "
+    "was written. A copy in double precision or as text may have other counts; give the file that "
+    "was not rounded, if there is one"
 )
 DROP_ADVICE = "; drop them from the frame"
 
@@ -112,6 +119,7 @@ class Sheet:
                 SafleWarning,
                 stacklevel=4,
             )
+        self._warn_of_rounded([column.name for column in schema.columns])
         matrix = np.full((len(self), schema.feature_dim), np.nan)
         otherwise: dict[str, int] = {}
         for place, column in enumerate(schema.columns):
@@ -146,6 +154,13 @@ class Sheet:
             SafleWarning,
             stacklevel=4,
         )
+
+    def _warn_of_rounded(self, names: Sequence[str]) -> None:
+        rounded = [n for n in names if n in self.names and is_rounded(self.frame[n])]
+        if rounded:
+            warnings.warn(
+                f"{self.where}: {name_some(rounded)} {ROUNDED}", SafleWarning, stacklevel=4
+            )
 
     def _read(
         self, name: str, column: Column | None = None, missing: Sequence[str] = ()

@@ -289,6 +289,6 @@ def write_evaluation(path: StrPath, evaluation: Evaluation) -> None:
 
     >>> write_evaluation("nowhere/a.eval", Evaluation.empty("0" * 64, ["ill", "well"]))
     Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere/a.eval'
+    FileNotFoundError: [Errno 2] no such directory: 'nowhere'
     """
     EVALUATIONS.write(path, evaluation)

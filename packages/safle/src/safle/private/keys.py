@@ -150,8 +150,7 @@ class PrivateKey(_KeyFile, frozen=True, tag="safle-private-key-1"):
 
     def save(self, path: Path) -> None:
         """Write the key's file, for its owner alone; never over another key."""
-        path.touch(mode=0o600, exist_ok=False)
-        path.write_text(self._text())
+        atomic.write_new(path, self._text())
 
     @staticmethod
     def load(path: Path) -> PrivateKey:

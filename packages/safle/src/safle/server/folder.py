@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from safle.basics import atomic
 from safle.basics.sealed import LOG_TABLE, SealedFile, append_event, now
 from safle.basics.settings import as_settings
 from safle.encoders import Encoder, load_encoder
-from safle.errors import SafleError, StoreError, WireError
+from safle.errors import InvalidInput, SafleError, StoreError, WireError
 from safle.server.admission import Limits
 from safle.statistics import Statistics
 from safle.wire.contribution import Contribution, Entry
@@ -70,8 +71,10 @@ def take_lock(folder: Path, *, seconds: float) -> sqlite3.Connection:
     only until the next commit, and a round keeps others out over many commits.
     """
     try:
-        lock = sqlite3.connect(folder / LOCK, timeout=seconds, isolation_level=None)
-    except sqlite3.Error as error:
+        lock = sqlite3.connect(
+            atomic.check_place(folder / LOCK), timeout=seconds, isolation_level=None
+        )
+    except (sqlite3.Error, InvalidInput) as error:
         raise StoreError(f"{folder}: {NO_LOCK} ({error})") from None
     try:
         # Nothing is ever written to it: no journal lies beside it.
@@ -171,7 +174,7 @@ def make_folder(place: Path, encoder: Encoder) -> None:
     path = place / ENCODER
     if path.exists() and load_encoder(path) != encoder:
         raise StoreError(f"{path} is another encoder; choose a new or an empty folder")
-    (place / CONTRIBUTIONS).mkdir(exist_ok=True)
+    atomic.make_folder(place / CONTRIBUTIONS)
     encoder.save(path)
 
 

@@ -116,7 +116,7 @@ class Store:
         """
         place = Path(folder)
         check_unused(place)
-        place.mkdir(parents=True, exist_ok=True)
+        atomic.make_folder(place)
         store = Store(place, take_lock(place, seconds=seconds), encoder)
         if store.encoder != encoder:
             store.close()

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from safle.basics.atomic import make_folder
 from safle.basics.sealed import LOG_TABLE, SealedFile, append_event
-from safle.errors import SafleError, StoreError
+from safle.errors import InvalidInput, SafleError, StoreError
 
 LOG = "log.sqlite"
 ACCEPTED = "accepted"
@@ -67,8 +68,8 @@ def write_log(
     """
     place = place or site_log()
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+        make_folder(place.parent)
+    except (OSError, InvalidInput) as error:
         raise StoreError(f"{place}: {_UNUSABLE.format(error=error)}") from error
     with SealedFile(place, LOG_TABLE, message=_UNUSABLE) as file, file.transaction():
         append_event(file, event, who=who or _user(), digest=digest, note=note)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from safle.basics.atomic import write_together
+from safle.basics.atomic import check_place, write_together
 from safle.basics.memory import readable
 from safle.basics.places import SHEET, SHEET_PAGE
 from safle.basics.sealed import now
@@ -164,6 +164,8 @@ def write_release(
     The log holds the policy's decision before anybody else has ``data``.
     """
     digest = hashlib.sha256(data).hexdigest()
+    for suffix in ("", SHEET, SHEET_PAGE):
+        check_place(output.with_name(output.name + suffix))
     if policy is not None:
         with log_refusal(digest=digest, note=output.name):
             policy.check(release)

@@ -1,18 +1,21 @@
 """A file or a frame -> a table: the suffix chooses the reader, and labels join the features."""
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.encoders.base import Encoder
+from safle.encoders.cells import is_rounded, widen
 from safle.encoders.features import check_source
-from safle.encoders.frames import frame_names, frame_sheet
+from safle.encoders.frames import ROUNDED, frame_names, frame_sheet
 from safle.encoders.schema import Schema
-from safle.errors import TableError
+from safle.errors import SafleWarning, TableError
 from safle.tables.arrays import read_npy_table, read_npz_table, read_safetensors_table
 from safle.tables.columns import clean_labels, name_labels, read_column_table, read_label_file
 from safle.tables.sheets import read_sheet
@@ -85,6 +88,8 @@ def open_table(
     else:
         where, table = str(source), _read_file(source, selection)
     check_features(table.features, where=f"{where}: the array of features")
+    if schema is not None:
+        table = replace(table, features=_widen(table.features, where))
     given: Any = table.labels if labels is None else labels
     if isinstance(given, str | os.PathLike):
         where = str(given)
@@ -124,6 +129,18 @@ def open_matching(
         )
     check_source(encoder.source, table.source, where=str(path), trusted=trusted)
     return table.arrange(encoder.feature_names, where=str(path))
+
+
+def _widen(features: NDArray[Any], where: str) -> NDArray[Any]:
+    """Features of a table with a schema, in float64: see `safle.encoders.cells.widen`."""
+    import polars as pl
+
+    if features.dtype.kind != "f" or features.dtype.itemsize == 8:
+        return features
+    cells = pl.Series(np.ravel(features).astype(features.dtype.newbyteorder("=")))
+    if is_rounded(cells):
+        warnings.warn(f"{where}: has features {ROUNDED}", SafleWarning, stacklevel=3)
+    return widen(cells).reshape(features.shape)
 
 
 def _read_file(path: str | os.PathLike[str], selection: Selection) -> Table:

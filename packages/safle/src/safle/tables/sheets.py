@@ -70,7 +70,8 @@ def _read_fast(path: Path, delimiter: str, header: list[str]) -> DataFrame | Non
             empty_string_is_null=False,
             glob=False,
         )
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+    # polars opens no file whose name is not UTF-8, and raises a TypeError.
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError):
         return None
     # polars leaves the last cell empty in a blank line, and in one that is cut short.
     if frame.width != len(header) or (frame.get_columns()[-1] == "").any():

@@ -20,7 +20,7 @@ from typing import Any
 import zstandard
 
 from safle.basics.memory import most_memory, over_limit, require_free_memory
-from safle.basics.places import StrPath, as_path
+from safle.basics.places import StrPath, as_path, open_regular
 from safle.errors import WireError
 
 MAGIC = b"\x89SAFLE\r\n"
@@ -229,7 +229,8 @@ def read_limited(path: StrPath, *, limit: int | None = None) -> bytes:
         size = file.stat().st_size
     if size > most_memory(limit):
         raise WireError(f"{path} has {over_limit(size, most_memory(limit))}")
-    return file.read_bytes()
+    with open_regular(path) as opened:
+        return opened.read()
 
 
 def peek_file_type(path: StrPath) -> str | None:
@@ -238,7 +239,7 @@ def peek_file_type(path: StrPath) -> str | None:
     >>> peek_file_type(__file__) is None
     True
     """
-    with _naming_missing(path), as_path(path).open("rb") as file:
+    with _naming_missing(path), open_regular(path) as file:
         start = file.read(_PREFIX.size)
     if len(start) < _PREFIX.size or not start.startswith(MAGIC):
         return None
