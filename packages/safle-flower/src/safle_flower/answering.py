@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from safle.basics import atomic
 from safle.errors import FederationError
 from safle_flower.airlock import LONGEST_REASON, OPEN, Refused, describe_error, open_regular
 
@@ -63,7 +64,7 @@ def main() -> None:
         # A keyholder's reason says nothing of anybody's data; other errors may, and are shortened.
         harmless = task["kind"] == OPEN and isinstance(error, FederationError)
         text = str(error) if harmless else describe_error(error)
-        Path(task["reason"]).write_bytes(text[:LONGEST_REASON].encode(errors="replace"))
+        atomic.write_bytes(task["reason"], text[:LONGEST_REASON].encode(errors="replace"))
         sys.exit(1)
 
 

@@ -205,7 +205,7 @@ def _copy(file: BinaryIO, path: Path) -> tuple[int, bytes]:
     digest = hashlib.sha256()
     left = os.fstat(file.fileno()).st_size
     copied = 0
-    with path.open("wb") as target:
+    with atomic.replacing(path) as scratch, scratch.open("wb") as target:
         while chunk := file.read(min(left - copied, CHUNK_BYTES)):
             digest.update(chunk)
             target.write(chunk)
