@@ -35,6 +35,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "count": ("ward.csv", "--encoder", E),
     "store solve": ("store",),
     "evaluate": (M, "ward.csv"),
+    "policy": (),
     "schema draft": ("ward.csv", "--least", "1"),
     "schema merge": ("s.toml", "s.toml"),
     "histogram": ("ward.csv", "--low", "0", "--high", "60"),

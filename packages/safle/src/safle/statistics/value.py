@@ -233,7 +233,17 @@ def class_places(names: Sequence[ClassName], within: Sequence[ClassName]) -> NDA
 
 
 def count_codes(space: CodeSpace, codes: Codes, labels: NDArray[Any]) -> Statistics:
-    """Statistics of encoded samples, with these as the gram; without grams of classes."""
+    """Statistics of encoded samples, with these as the gram; without grams of classes.
+
+    Examples
+    --------
+    >>> from safle import EmbeddingEncoder, count
+    >>> encoder = EmbeddingEncoder([[0.5, 0.5]], buckets=1, group_size=1)
+    >>> features, labels = np.array([[0.0, 1.0], [1.0, 1.0]]), np.array(["ill", "well"])
+    >>> counted = count_codes(encoder.space, encoder.encode(features), labels)
+    >>> counted == count(encoder, features, labels)
+    True
+    """
     layout = space.layout
     names, places = np.unique(labels, return_inverse=True)
     seen, rows = counting.find_rows(codes.symbols, layout)
