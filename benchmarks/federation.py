@@ -26,9 +26,9 @@ from benchmarks.memory import Peak, Work, load_solver, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Encoder, Model, count, read_statistics, solve, sum_statistics, write_statistics
-from safle.demo import partition
 from safle.statistics import Accumulator
 from safle.wire import Contribution
+from safle_lab.partitions import partition
 
 CLIENTS, QUICK_CLIENTS = (10, 100), (2, 6)
 """The server's peak is measured with few and with all."""

@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks import data
 from benchmarks.report import Outcome, note
 from benchmarks.settings import Settings
-from safle.demo import partition
 from safle_lab.baselines import Result, Task, method_named
+from safle_lab.partitions import partition
 
 CLIENTS, QUICK_CLIENTS = 100, 5
 SCENARIO = "alpha=0.1"

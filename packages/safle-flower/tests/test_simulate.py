@@ -12,7 +12,7 @@ import pytest
 
 from safle.cli.main import run
 from safle.encoders import load_encoder
-from safle.errors import FederationError, TableError
+from safle.errors import FederationError, MissingExtra, TableError
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
@@ -129,3 +129,9 @@ def test_the_command_shows_a_table_and_no_log(folder, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "client-002" in done.stdout
     assert "INFO" not in done.stdout + done.stderr
+
+
+def test_an_unequal_split_names_the_package_that_makes_it(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safle_lab.partitions", None)
+    with pytest.raises(MissingExtra, match="safle-lab"):
+        play(folder, tmp_path, scenario="alpha=1")

@@ -25,7 +25,7 @@ ALLOWED = {
     "safle/basics/atomic.py": "it is the one module",
     "safle/basics/sealed.py": "SQLite opens its file itself; atomic.check_place looks first",
     "safle/server/folder.py": "SQLite opens its file itself; atomic.check_place looks first",
-    "safle/evaluation/charts.py": "draws into memory",
+    "safle_lab/charts.py": "draws into memory",
     "safle/_native/build.py": "the library of kernels, built before the package can be imported",
     "safle_flower/airlock.py": "renames the complete folder of a question",
     "safle_flower/server.py": "sets the results of an earlier run aside, in their own folder",

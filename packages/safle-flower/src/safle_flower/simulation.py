@@ -13,8 +13,7 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from safle.basics import atomic
-from safle.demo import partition
+from safle.basics import atomic, require_package
 from safle.encoders import Encoder, load_encoder
 from safle.private import (
     History,
@@ -61,7 +60,7 @@ def simulate(
     Parameters
     ----------
     output : folder of the model, the sum and the report
-    scenario : how the table is split, as in `safle.demo.partition`
+    scenario : "iid": equal parts at random; else as `safle_lab.partitions.partition` says
     private : clients mask their contributions, and further nodes are keyholders
     reading : options of `safle.tables.open_table`
     progress : called with the share of the clients that have contributed
@@ -72,7 +71,7 @@ def simulate(
     encoder = load_encoder(encoder_path)
     table = open_matching(encoder, features, **reading or {})
     generator = np.random.default_rng(seed)
-    parts = partition(np.asarray(table.labels), scenario, clients=clients, generator=generator)
+    parts = _split(table, scenario, clients, generator)
     atomic.make_folder(output)
     with TemporaryDirectory(prefix=".simulation-", dir=output) as name:
         scratch = Path(name)
@@ -92,6 +91,22 @@ def simulate(
         nodes = [{"client": name} for name in (*sites.rows, *sites.keyholders)]
         grid = InProcessGrid(make_client_app(sites.answer), nodes)
         return serve(grid, run, progress=progress)
+
+
+def _split(
+    table: Table, scenario: str, clients: int, generator: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """The rows of each client."""
+    if scenario == "iid":
+        order = generator.permutation(len(table)).astype(np.int64)
+        return [np.sort(part) for part in np.array_split(order, clients)]
+    need = f"splitting a table by {scenario}"
+    partitions = require_package("safle_lab.partitions", "safle-lab", need)
+    labels = np.asarray(table.labels)
+    parts: list[NDArray[np.int64]] = partitions.partition(
+        labels, scenario, clients=clients, generator=generator
+    )
+    return parts
 
 
 class _Sites:

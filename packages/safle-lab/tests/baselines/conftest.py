@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.demo import partition
 from safle_lab.baselines import Task
 from safle_lab.label_noise import with_noise
+from safle_lab.partitions import partition
 
 CLASSES = 4
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from safle.demo import partition
 from safle.errors import SettingsError, TableError
 from safle_lab.baselines import METHODS, Task, tofa
 from safle_lab.baselines.base import predict
@@ -16,6 +15,7 @@ from safle_lab.experiments.data import DataSet
 from safle_lab.experiments.loading import describe_classes
 from safle_lab.experiments.plan import Cell, Federation, Plan
 from safle_lab.experiments.suite import Table1
+from safle_lab.partitions import partition
 from support.tables import write_table
 
 CLASSES, DIM = 4, 12

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from safle.evaluation import Chart, Series, draw
+from safle_lab.charts import Chart, Series, draw
 from safle_lab.experiments.data import load_digits
 from safle_lab.experiments.running import load_settings, run_experiment
 from safle_lab.report import write_report

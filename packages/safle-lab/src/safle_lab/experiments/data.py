@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle import demo
 from safle.errors import SettingsError
+from safle_lab import digits
 
 REAL = "real"
 """The scenario in which clients hold what they really hold."""
@@ -111,7 +111,7 @@ def load_digits(*, pooled: bool = False) -> DataSet:
 
     ``pooled``: averaged to 4 x 4 pixels, a poorer "backbone" of the same images.
     """
-    split = demo.load_digits()
+    split = digits.load_digits()
     data = DataSet(
         "digits",
         split.train,

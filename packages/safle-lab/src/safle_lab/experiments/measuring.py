@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.metrics import accuracy_score, recall_score, roc_auc_score
 
-from safle.demo import class_mix, partition
 from safle.encoders import Encoder
 from safle.errors import InvalidInput, SettingsError
 from safle.model import Model
@@ -22,6 +21,7 @@ from safle_lab.baselines.base import Predictor, Progress, SeparateModels, naming
 from safle_lab.experiments.data import REAL, DataSet
 from safle_lab.experiments.plan import Cell
 from safle_lab.label_noise import with_noise
+from safle_lab.partitions import class_mix, partition
 
 Figures = dict[str, Any]
 Measure = Callable[[DataSet, Cell, Progress], Figures]

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from safle.demo import POOLED
 from safle_lab.baselines import method_named
 from safle_lab.baselines.base import Count
 from safle_lab.experiments.data import REAL, DataSet, digest_of
+from safle_lab.partitions import POOLED
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Cell:
     Attributes
     ----------
     kind : one of `safle_lab.experiments.measuring.MEASURES`
-    scenario, clients : how clients share the samples, see `safle.demo.partition`
+    scenario, clients : how clients share the samples, see `safle_lab.partitions.partition`
     method, settings : the method's name and its settings
     noise, rate : the kind of label noise and its rate; "" for none
     held_out : share of the training samples that replaces the test set; 0 for none

@@ -27,7 +27,6 @@ import tomli_w
 from msgspec import structs
 
 from safle.basics import as_settings, atomic, neutralise, parse_toml, read_toml, to_mapping
-from safle.demo import POOLED
 from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS, method_named
 from safle_lab.baselines.base import Progress
@@ -36,6 +35,7 @@ from safle_lab.experiments.data import REAL, DataSet
 from safle_lab.experiments.measuring import MEASURES, Figures
 from safle_lab.experiments.plan import Cell, Experiment, Federation, Plan, Request
 from safle_lab.experiments.suite import MANY_CLASSES, Settings, Table1
+from safle_lab.partitions import POOLED
 
 FORMAT = "safle-experiment-1"
 CELL_FORMAT = "safle-cell-3"

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from safle import encoders
-from safle.demo import POOLED
 from safle_lab.baselines import METHODS
 from safle_lab.baselines.base import Count
 from safle_lab.experiments.plan import Cell, Experiment, Federation, Plan, Request
 from safle_lab.label_noise import KINDS, NoiseKind
+from safle_lab.partitions import POOLED
 
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Values = dict[str, Any]

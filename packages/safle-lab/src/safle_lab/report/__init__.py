@@ -7,7 +7,8 @@ import tomli_w
 
 from safle.basics import atomic
 from safle.errors import InvalidInput
-from safle.evaluation import draw, render_page, require_matplotlib
+from safle.evaluation import render_page
+from safle_lab.charts import SHARED_TEMPLATES, draw
 from safle_lab.experiments import EXPERIMENTS
 from safle_lab.experiments.running import read_result
 from safle_lab.report import encoders, methods
@@ -29,7 +30,6 @@ MAKERS = {
 
 def write_report(folder: Path, output: Path) -> list[str]:
     """Write the page of all experiments with results in ``folder``; returns their names."""
-    require_matplotlib()
     paths = (folder / f"{name}.json" for name in EXPERIMENTS)
     results = [read_result(path) for path in paths if path.exists()]
     if not results:
@@ -45,7 +45,7 @@ def write_report(folder: Path, output: Path) -> list[str]:
                 f"{results[0]['experiment']}.json; keep results of different data apart"
             )
     page = render_page(
-        "safle_lab.report",
+        ("safle_lab.report", *SHARED_TEMPLATES),
         "page.html.j2",
         draw=draw,
         title=f"Federated learning on {data['name']}: the paper's experiments",

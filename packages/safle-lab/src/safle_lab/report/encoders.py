@@ -1,6 +1,6 @@
 """Sections about encoder and solver: bucketing, backbones, sparsity, ridge, unlearning."""
 
-from safle.evaluation import Chart, Series
+from safle_lab.charts import Chart, Series
 from safle_lab.report.paper import Paper
 from safle_lab.report.rows import (
     ACCURACY,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from safle.evaluation import Chart, Mix, Series
+from safle_lab.charts import Chart, Mix, Series
 from safle_lab.report.paper import Paper
 from safle_lab.report.rows import (
     ACCURACY,

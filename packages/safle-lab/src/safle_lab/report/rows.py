@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from safle.evaluation import Chart, Mix, Series
+from safle_lab.charts import Chart, Mix, Series
 
 Row = Mapping[str, Any]
 Result = Mapping[str, Any]

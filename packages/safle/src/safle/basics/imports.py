@@ -51,9 +51,9 @@ def require_package(module: str, requirement: str, purpose: str) -> Any:
     A package that is installed but cannot be imported (it was built for another version of torch)
     raises a `SafleError` that says so.
 
-    >>> require_package("json", "safle[plots]", "an example").loads("[1]")
+    >>> require_package("json", "safle[onnx]", "an example").loads("[1]")
     [1]
-    >>> require_package("no_such_package", "safle[plots]", "an example")  # doctest: +ELLIPSIS
+    >>> require_package("no_such_package", "safle[onnx]", "an example")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     safle.errors.MissingExtra: an example needs no_such_package, which is not installed; ...
     """

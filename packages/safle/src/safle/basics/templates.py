@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jinja2
 
-SHARED = "safle.evaluation"
-"""The room whose templates every page may include: tables, figures, the style."""
 
-
-def templates_of(package: str, **settings: Any) -> jinja2.Environment:
-    """The templates in a package's own folder, and those that all pages share."""
-    loaders = [jinja2.PackageLoader(name) for name in (package, SHARED)]
+def templates_of(packages: Sequence[str], **settings: Any) -> jinja2.Environment:
+    """The templates in the folders of some packages, the first of which comes first."""
+    loaders = [jinja2.PackageLoader(name) for name in packages]
     return jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,
@@ -21,11 +19,11 @@ def templates_of(package: str, **settings: Any) -> jinja2.Environment:
     )
 
 
-def render_page(package: str, template: str, **values: Any) -> str:
-    """A page of HTML from a template of ``package``; ``values`` are escaped.
+def render_page(packages: Sequence[str], template: str, **values: Any) -> str:
+    """A page of HTML from a template of the ``packages``; ``values`` are escaped.
 
-    >>> render_page("safle.evaluation", "page.css")[:5]
+    >>> render_page(["safle.evaluation"], "page.css")[:5]
     ':root'
     """
-    pages = templates_of(package, autoescape=True, lstrip_blocks=True)
+    pages = templates_of(packages, autoescape=True, lstrip_blocks=True)
     return str(pages.get_template(template).render(**values))

@@ -11,15 +11,12 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from io import TextIOWrapper
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
 from safle.basics.texts import printable
-from safle.cli import options as opt
-from safle.cli.session import Session, command, examples, explain, session_options
-from safle.errors import SafleError
+from safle.cli.session import Session, examples, explain, session_options
 
 PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Five to see first": {
@@ -52,9 +49,6 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "inspect": ("inspect.inspect_file", "Say what a file is, and whether it is sound."),
         "log": ("inspect.show_log", "Show a log, and check that nobody changed it."),
     },
-    "Try it": {
-        "demo": ("main.demo", "Run one round on digits, through real files."),
-    },
 }
 """Panel of the help -> command -> its module and function, and what the list says of it."""
 COMMANDS = {
@@ -63,7 +57,7 @@ COMMANDS = {
 HOUSES = {
     "safle-images": ("features", "backbones"),
     "safle-flower": ("airlock", "deploy", "simulate"),
-    "safle-lab": ("experiment", "report", "attack"),
+    "safle-lab": ("demo", "experiment", "report", "attack"),
 }
 """Commands of this project's other packages: an error names the package to install."""
 UTF8 = "PYTHONUTF8"
@@ -138,45 +132,6 @@ def app() -> None:
 
 
 app.params += session_options(hidden=False)
-
-
-OUT = "Where the page, results and the federation's files go."
-ALPHA = "Dirichlet parameter: the smaller, the more unequal the clients."
-
-
-@command("safle demo --out demo-report")
-@opt.option("--out folder", OUT, "DIR", type=opt.FOLDER, default="demo-report")
-@opt.option("--clients", "Clients to split over.", "N", type=opt.COUNT, default=100)
-@opt.option("--alpha", ALPHA, "A", type=opt.POSITIVE, default=0.1)
-@opt.seed_option
-def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: int) -> None:
-    """Run one round on scikit-learn's digits, through real files, and show what it gives.
-
-    Splits the digits over very unequal clients, lets each count its own file, sums and
-    solves: with a linear encoder (AFL), with the paper's (SAFLe) and with our default. Then
-    does the same with a single client and in another order, and compares the models' bytes.
-    The result is one page to show to others.
-    """
-    from threadpoolctl import threadpool_limits
-
-    from safle.demo.demo import run_demo
-
-    # Matrix products are small here: a second BLAS thread mostly waits, and delays kernels.
-    with threadpool_limits(1, "blas"):
-        results = run_demo(folder, clients=clients, alpha=alpha, seed=seed, announce=session.note)
-    columns = ("method", "accuracy", "MB per client", "seconds")
-    figures = [
-        (r.method, f"{r.accuracy:.1%}", f"{r.megabytes_per_client:.3f}", f"{r.seconds:.1f}")
-        for r in results
-    ]
-    session.table(columns, figures)
-    session.text(["The same data, split differently:"])
-    digests = [(r.method, how, digest[:16]) for r in results for how, digest in r.digests.items()]
-    session.table(["method", "split", "model digest"], digests)
-    session.text([f"to look at and to show: {folder / 'index.html'}"])
-    if not all(result.same_model for result in results):
-        raise SafleError("equal data gave different models")
-    session.text(["identical model bytes for every split"])
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

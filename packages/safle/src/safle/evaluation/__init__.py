@@ -1,8 +1,7 @@
 """Predictions -> figures: counts that add up, metrics, pages.
 
 `evaluate` counts a model's answers at a site, `Figures` measures counts, `EvaluationReport`
-presents them, and `fit_temperature` makes a model's probabilities fit them. `draw` turns a `Chart`
-or a `Mix` into a picture of a page.
+presents them, and `fit_temperature` makes a model's probabilities fit them.
 """
 
 from typing import TYPE_CHECKING
@@ -11,11 +10,6 @@ from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
     from safle.basics.templates import render_page as render_page
-    from safle.evaluation.charts import Chart as Chart
-    from safle.evaluation.charts import Mix as Mix
-    from safle.evaluation.charts import Series as Series
-    from safle.evaluation.charts import draw as draw
-    from safle.evaluation.charts import require_matplotlib as require_matplotlib
     from safle.evaluation.counts import Evaluation as Evaluation
     from safle.evaluation.counts import decode_evaluation as decode_evaluation
     from safle.evaluation.counts import encode_evaluation as encode_evaluation

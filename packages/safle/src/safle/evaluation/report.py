@@ -192,7 +192,7 @@ class EvaluationReport:
         drawn = self._drawn_classes()
         shown = self.matrix if len(counts.class_names) <= CELLS_SHOWN else self.matrix[:0]
         return render_page(
-            "safle.evaluation",
+            ["safle.evaluation"],
             "evaluation.html.j2",
             counts=counts,
             titles=FIGURES,

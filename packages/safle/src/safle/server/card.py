@@ -49,7 +49,7 @@ def write_card(
     """
     listed = list(sites)
     _check_classes(model, listed)
-    pages = templates_of("safle.server", lstrip_blocks=True, keep_trailing_newline=True)
+    pages = templates_of(["safle.server"], lstrip_blocks=True, keep_trailing_newline=True)
     pages.filters["plain"] = _escape
     return pages.get_template("card.md.j2").render(
         model=model,

@@ -79,7 +79,7 @@ class Sheet:
     def to_html(self) -> str:
         """The sheet as a page that prints on one side of A4."""
         facts = {"file": self.file, "sections": self.sections()}
-        return render_page("safle.site", "release.html.j2", **facts)
+        return render_page(["safle.site", "safle.evaluation"], "release.html.j2", **facts)
 
     def _content(self) -> Rows:
         release, rows = self.release, self.release.distinct_rows

@@ -7,16 +7,7 @@ from html import unescape
 
 import pytest
 
-from safle.errors import MissingExtra
-from safle.evaluation import Chart, Mix, Series, draw, require_matplotlib
-
-pytest.importorskip("matplotlib")
-
-
-def test_missing_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtra, match=r"safle\[plots\]"):
-        require_matplotlib()
+from safle_lab.charts import Chart, Mix, Series, draw
 
 
 @pytest.mark.parametrize("name", [r"$\frac{$", "$", "a$b$c", r"\$x$", "_hidden", "two\nlines"])

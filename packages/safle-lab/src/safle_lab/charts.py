@@ -12,9 +12,10 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from safle.basics.imports import require_package
-from safle.basics.texts import printable
+from safle.basics import printable
 
+SHARED_TEMPLATES = ("safle_lab", "safle.evaluation")
+"""Packages whose templates pages of charts include: figures, tables, the style."""
 WIDTH = 6.0
 NAMES_SHOWN = 20
 """More names would leave no room for the chart."""
@@ -85,7 +86,6 @@ class Picture:
 def draw(block: Chart | Mix, name: str) -> Picture:
     """A block as a picture whose ids begin with ``name``.
 
-    >>> from safle.evaluation import Chart, Series
     >>> lines = [Series("a", [1, 2], [0.7, 0.8])]
     >>> draw(Chart("Few samples", "samples", "accuracy", lines), "first").box.split()[0]
     '0'
@@ -158,17 +158,8 @@ def _to_svg(figure: Any, name: str) -> Picture:
     return Picture(opening[1], Markup(inside))
 
 
-def require_matplotlib() -> None:
-    """Raise `MissingExtra` now, not after hours of work, if charts cannot be drawn.
-
-    >>> require_matplotlib()
-    """
-    require_package("matplotlib.figure", "safle[plots]", "drawing pictures")
-
-
 def _new_figure(width: float, height: float) -> tuple[Any, Any]:
     """A figure and its axes, in the style of all charts here."""
-    require_matplotlib()
     from matplotlib.figure import Figure
 
     # No pyplot: no window system, and no state shared with the caller's own figures.

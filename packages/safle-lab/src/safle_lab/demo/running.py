@@ -13,32 +13,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, confusion_matrix
 
+from safle import DeclaredRange
 from safle.basics import atomic
-from safle.basics.templates import render_page
-from safle.demo.data import Digits, Parts, class_mix, load_digits, partition
-from safle.encoders import Encoder, make_encoder
-from safle.encoders.calibration import DeclaredRange
-from safle.encoders.registry import DEFAULT_KIND
-from safle.evaluation.charts import Chart, Mix, Series, draw
+from safle.encoders import DEFAULT_KIND, Encoder, make_encoder
+from safle.evaluation import render_page
 from safle.model import Model
 from safle.private import StatisticsSpace, add_privately
-from safle.server.admission import Limits
-from safle.server.summing import sum_files
-from safle.site.counting import count_table
+from safle.server import Limits, sum_files
+from safle.site import count_table
 from safle.solver import RidgeCurve, solve
-from safle.solver.facade import Head
 from safle.tables import open_table
 from safle.wire import read_statistics, write_statistics
+from safle_lab.charts import SHARED_TEMPLATES, Chart, Mix, Series, draw
+from safle_lab.digits import Digits, load_digits
+from safle_lab.partitions import Parts, class_mix, partition
 
 PIXELS = DeclaredRange(0, 16, 64)
 """A digit is 8 x 8 pixels of 0 to 16: a range everybody knows without seeing data."""
 
+Head = Literal["auto", "least-squares"]
 Method = tuple[str, str, Head]
 """A method's name, the kind of its encoder, and its head."""
 AFL: Method = ("AFL (linear)", "linear", "least-squares")
@@ -206,7 +205,7 @@ def _render(
     result, sizes = results[-1], mix.sum(axis=1)
     kilobytes = np.array(result.bytes_sent) / 1e3
     return render_page(
-        "safle.demo",
+        ("safle_lab.demo", *SHARED_TEMPLATES),
         "demo.html.j2",
         draw=draw,
         result=result,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.demo import class_mix, partition
 from safle.errors import InvalidInput, SettingsError
+from safle_lab.partitions import class_mix, partition
 
 labels_of_any_size = st.lists(st.integers(-3, 6), max_size=60).map(
     lambda values: np.array(values, dtype=np.int64)

@@ -1,57 +1,23 @@
-"""The data of the demo: scikit-learn's digits, and ways to split a data set over clients.
+"""Partitions: ways to split a data set over clients.
 
 Every sample is in exactly one part, and a client may hold none. The generator is the only source of
 randomness. (flwr-datasets partitions too, but not as the code of the papers does.)
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.errors import InvalidInput, SettingsError
 
-TEST_SAMPLES = 500
 Parts = list[NDArray[np.int64]]
 POOLED = "pooled"
 """The scenario with one client, who holds everything."""
 # Below the first, one client gets all of a class; above the second, shares are equal to the last
 # bit, and numpy's sampler would overflow.
 _LEAST_ALPHA, _MOST_ALPHA = 1e-100, 1e100
-
-
-class Digits(NamedTuple):
-    """Images of 8 x 8 pixels from 0 to 16, (samples, 64), and the digits that they show.
-
-    >>> isinstance(load_digits(), Digits)
-    True
-    """
-
-    train: NDArray[np.float32]
-    train_labels: NDArray[np.int64]
-    test: NDArray[np.float32]
-    test_labels: NDArray[np.int64]
-
-
-def load_digits(*, seed: int = 0) -> Digits:
-    """The digits, with the same share of every class in both splits.
-
-    >>> load_digits().train.shape, load_digits().test.shape
-    ((1297, 64), (500, 64))
-    """
-    from sklearn.datasets import load_digits as load
-    from sklearn.model_selection import train_test_split
-
-    pixels, labels = load(return_X_y=True)
-    train, test, train_labels, test_labels = train_test_split(
-        pixels.astype(np.float32),
-        labels,
-        test_size=TEST_SAMPLES,
-        random_state=seed,
-        stratify=labels,
-    )
-    return Digits(train, train_labels, test, test_labels)
 
 
 def partition(
