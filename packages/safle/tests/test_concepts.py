@@ -15,10 +15,10 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 133,
-    "packed tuples": 213,
+    "public classes": 127,
+    "packed tuples": 209,
     "isinstance on values that add up": 16,
-    "lines": 25_858,
+    "lines": 25_178,
 }
 
 
