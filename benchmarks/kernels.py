@@ -19,7 +19,7 @@ from benchmarks.products import BARS, PER_CYCLE, VECTOR_BYTES, clock
 from benchmarks.report import Bar, Outcome
 from benchmarks.settings import Settings
 from safle import _native
-from safle.encoders.codes import Layout
+from safle.encoders.codes import Block, Layout
 from safle.encoders.linear import fix
 from safle.encoders.random_features import LANES, encode_units
 from safle.model import scores as scoring
@@ -132,7 +132,7 @@ def _measure(repeats: int, small: int, cycles: float, memory: float) -> tuple[li
     rates.append(Rate("units of 8 terms", "B", read / seconds, loads, "loads"))
 
     steps = generator.integers(-(2**20), 2**20, (units, 10))
-    layout = Layout(dense_scales=(4,) * units, dense_limits=((0, 15),) * units)
+    layout = Layout([Block("random", units, scale=4, high=15)])
     weighing = scoring.DenseScores(layout, steps.astype(np.float32), 1.0)
     codes, scores = np.ascontiguousarray(dense[:, features + 1 :]), np.zeros((samples, 10))
     seconds = best(lambda: weighing.add(scores, codes), repeats)

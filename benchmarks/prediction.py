@@ -71,7 +71,7 @@ def run(settings: Settings) -> Outcome:
 
 def _race_codes(model: Model, features: NDArray[np.float32], bag: Bag) -> Times:
     symbols, layout = model.encoder.encode(features).symbols, model.encoder.layout
-    ready = ReadyCodes(symbols, layout.table_sizes)
+    ready = ReadyCodes(symbols, layout.table_sizes.tolist())
     dressed = copy.copy(model)
     dressed.encoder = ready
     ours = partial(dressed.decision_function, ready.numbers)

@@ -115,7 +115,7 @@ def _play_all(
     few, many = QUICK_CLIENTS if settings.quick else CLIENTS
     found = _play(encoder, dataset, few, settings)
     yield found
-    if encoder.layout.embedding_dim <= LARGEST_PLAYED:
+    if encoder.layout.dim <= LARGEST_PLAYED:
         yield _play(encoder, dataset, many, settings)
         return
     scale = many / few
@@ -135,7 +135,7 @@ _PER_CLIENT = (*_PRIVATE, "plain_client_seconds", "plain_server_seconds")
 def _play(
     encoder: Encoder, dataset: data.Dataset, clients: int, settings: Settings
 ) -> dict[str, Any]:
-    note(f"privacy: {encoder.layout.embedding_dim} columns, {clients} clients ...")
+    note(f"privacy: {encoder.layout.dim} columns, {clients} clients ...")
     size = QUICK_SAMPLES if settings.quick else SAMPLES
     parts = [slice(at * size, (at + 1) * size) for at in range(clients)]
 
@@ -153,14 +153,14 @@ def _play(
     expected, plain_bytes = _add_plainly(encoder, counted, clients, plain)
     opened, masked_bytes = _add_privately(private_round, counted, keys, holders, private)
     same = encode_statistics(opened) == encode_statistics(expected)
-    if same and encoder.layout.embedding_dim <= LARGEST_PLAYED:
+    if same and encoder.layout.dim <= LARGEST_PLAYED:
         models = [Model(encoder, solve(total)).digest for total in (expected, opened)]
         same = models[0] == models[1]
     if not same:
         raise Disagreement("privacy: the opened total is not the plain one")
     note(f"privacy: private over plain {private.total / plain.total:.2f}")
     return {
-        "columns": encoder.layout.embedding_dim,
+        "columns": encoder.layout.dim,
         "clients": clients,
         "same_digest": same,
         "client_bytes": masked_bytes,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safle import Encoder
 from safle.basics.tensors import Arrays
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import Codes, Layout
+from safle.encoders.codes import Codes, Layout, tables_of
 from safle.encoders.operations import Expressed, Operations, T
 
 
@@ -33,7 +33,7 @@ class ReadyCodes(Encoder):
 
     @cached_property
     def layout(self) -> Layout:
-        return Layout(self._sizes)
+        return Layout(tables_of(self._sizes))
 
     def arrays(self) -> Arrays:
         return {}

@@ -15,10 +15,10 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 127,
-    "packed tuples": 209,
+    "public classes": 128,
+    "packed tuples": 208,
     "isinstance on values that add up": 16,
-    "lines": 25_178,
+    "lines": 25_237,
 }
 
 

@@ -110,9 +110,10 @@ def common_divisor(statistics: Statistics) -> int:
 def is_sample(statistics: Statistics, row: NDArray[np.integer]) -> bool:
     """Whether a row of Phi, (dim,), could be a sample's: a code per expert, all within limits."""
     seen, layout = len(statistics.codes), statistics.layout
-    low, high = np.array(layout.dense_limits, np.int64).reshape(-1, 2).T
     codes, dense = row[:seen], row[seen:]
-    if ((codes < 0) | (codes > 1)).any() or ((dense < low) | (dense > high)).any():
+    if ((codes < 0) | (codes > 1)).any():
+        return False
+    if ((dense < layout.low) | (dense > layout.high)).any():
         return False
     first = statistics.offsets[:-1]
     return not layout.experts or bool((np.add.reduceat(codes, first) == 1).all())

@@ -17,7 +17,7 @@ from safle.encoders import (
     make_encoder,
 )
 from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
-from safle.encoders.codes import Layout
+from safle.encoders.codes import Block, Layout
 from safle.encoders.registry import kind_named
 from safle.errors import InvalidInput, SettingsError
 from safle.model import Model
@@ -87,9 +87,9 @@ def random_features(**settings):
         (lambda: random_features(seed=-1), "seed is -1"),
         (lambda: Bucketing("other", 8), "expected one of integer, one-hot, binary-overlap"),
         (lambda: Bucketing("integer", 65_537), "expected 2..65536"),
-        (lambda: Layout((65_537,)), "1..65536"),
-        (lambda: Layout((65_536,) * 1025), "67174400"),
-        (Layout, "expected 1.."),
+        (lambda: Layout([Block("tables", rows=65_537)]), "1..65536"),
+        (lambda: Layout([Block("tables", 1025, rows=65_536)]), "67174400"),
+        (lambda: Layout([]), "expected 1.."),
     ],
 )
 def test_wrong_settings_are_refused_with_the_arithmetic(make, arithmetic):
@@ -114,12 +114,12 @@ def test_defaults_suit_any_number_of_features(features, bucketing):
     assert encoder.feature_dim == features
     digits = features * encoder.bucketing.functions
     # Two columns a digit at least, whatever the group.
-    assert encoder.layout.embedding_dim <= max(12_288, 2 * digits, encoder.bucketing.radix * digits)
+    assert encoder.layout.dim <= max(12_288, 2 * digits, encoder.bucketing.radix * digits)
 
 
 def test_the_default_for_a_512_feature_backbone_has_8000_to_16000_columns():
     layout = EmbeddingEncoder.calibrated(DeclaredRange(0, 1, 512)).layout
-    assert 8_000 <= layout.embedding_dim <= 16_000
+    assert 8_000 <= layout.dim <= 16_000
 
 
 def test_settings_may_be_numpy_integers(tmp_path):
@@ -247,8 +247,9 @@ def test_the_default_encoder_adapts_to_the_features():
     chosen = many.settings
     assert (chosen.transform, chosen.units, chosen.terms) == ("none", 8192, 16)
     assert many.kind == "random-features"
-    assert many.layout.dense_limits[1279:1282] == ((-32_767, 32_767), (64, 64), (0, 15))
-    assert many.layout.constants == (1280,)
+    limits = [(block.columns, block.low, block.high) for block in many.layout.blocks]
+    assert limits == [(1280, -32_767, 32_767), (1, 64, 64), (8192, 0, 15)]
+    assert many.layout.constants.tolist() == [1280]
 
 
 def test_moments_of_square_roots_are_those_of_the_transformed_sample():

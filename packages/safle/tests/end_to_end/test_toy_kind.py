@@ -107,5 +107,5 @@ def test_the_theorems_hold(drawn, seed):
 def test_values_stay_within_the_declared_limits(encoder):
     features = 3 * np.random.default_rng(0).standard_normal((30, encoder.feature_dim))
     dense = encoder.encode(features).dense
-    low, high = np.array(encoder.layout.dense_limits).T
-    assert ((low <= dense) & (dense <= high)).all()
+    layout = encoder.layout
+    assert ((layout.low <= dense) & (dense <= layout.high)).all()

@@ -19,7 +19,7 @@ from support.reference import real_phi
 def real_codes(data, statistics):
     """Phi in real units over the columns that were seen."""
     layout = data.encoder.layout
-    rows = np.concatenate([statistics.codes, np.arange(layout.code_count, layout.embedding_dim)])
+    rows = np.concatenate([statistics.codes, np.arange(layout.code_count, layout.dim)])
     return real_phi(data.encoder, data.features)[:, rows]
 
 

@@ -30,8 +30,8 @@ def real_data(data):
 def full_weights(data, solution, statistics):
     """Weights over the whole code space: zero where nothing was seen."""
     layout = data.encoder.layout
-    rows = np.concatenate([statistics.codes, np.arange(layout.code_count, layout.embedding_dim)])
-    weights = np.zeros((layout.embedding_dim, len(solution.class_names)))
+    rows = np.concatenate([statistics.codes, np.arange(layout.code_count, layout.dim)])
+    weights = np.zeros((layout.dim, len(solution.class_names)))
     weights[rows] = solution.weights
     return weights
 
@@ -58,7 +58,7 @@ def test_any_data_set_and_ridge_is_solved(data, ridge):
 
 def exact_weights(statistics, ridge):
     """Real weights by Gauss's elimination in rational numbers."""
-    units = [1] * len(statistics.codes) + list(statistics.layout.dense_scales)
+    units = [1] * len(statistics.codes) + statistics.layout.scales.tolist()
     gram, cross = statistics.gram_square().tolist(), statistics.cross.tolist()
     rows = [
         [*map(Fraction, left), *map(Fraction, right)]

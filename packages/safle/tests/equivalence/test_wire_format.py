@@ -84,8 +84,10 @@ def read_statistics(data):
     file_type, header, sections = open_container(data)
     assert file_type == 1
     planes = header["planes"]
-    tables = [size for size, times in header["layout"]["tables"] for _ in range(times)]
-    F = sum(times for _, times in header["layout"]["dense"])
+    columns = [block for block in header["layout"] for _ in range(block.get("columns", 1))]
+    tables = [block["rows"] for block in columns if "rows" in block]
+    dense = columns[len(tables) :]
+    F = len(dense)
     K = len(header["classes"])
     codes = [i for i in range(sum(tables)) if sections["codes"][i // 8] >> i % 8 & 1]
     S = len(codes)
@@ -95,25 +97,25 @@ def read_statistics(data):
     borders = np.cumsum([0, *tables])
     owner = [int(np.searchsorted(borders, code, side="right")) - 1 for code in codes]
     gram = np.zeros((S + F, S + F), object)
-    limits = [pair for pair, times in header["layout"]["limits"] for _ in range(times)]
-    grams = read_classes(header, sections, cross[S:], limits, counts)
+    limits = [(block.get("low", 0), block.get("high", 1)) for block in dense]
+    counted = [f for f, block in enumerate(dense) if block.get("by_class")]
+    grams = read_classes(header, sections, cross[S:], limits, counts, counted)
     if header["form"] == "columns":
         bits = basis_bits(sections["basis"], S + F, limits, sum(counts))
         values = iter(read_integers(sections["sums"], planes["sums"]))
         gram = read_columns(bits, values, cross, owner, limits, sum(counts))
     elif sum(counts):
         values = iter(read_integers(sections["products"], planes["products"]))
-        block = range(*(S + column for column in header["layout"].get("by_class", (0, 0))))
+        block = [S + column for column in counted]
         gram = read_products(values, cross, owner, limits, block, grams)
     return codes, gram, cross, counts, grams
 
 
-def read_classes(header, sections, cross, limits, counts):
-    first, after = header["layout"].get("by_class", (0, 0))
-    if first == after or not sum(counts):
+def read_classes(header, sections, cross, limits, counts, counted):
+    if not counted or not sum(counts):
         return []
-    limits, cross, grams = limits[first:after], cross[first:after], []
-    d, basis = after - first, sections["class_basis"]
+    limits, cross, grams = [limits[f] for f in counted], cross[counted], []
+    d, basis = len(counted), sections["class_basis"]
     values = iter(read_integers(sections["class_sums"], header["planes"]["class_sums"]))
     for k, n in enumerate(counts):
         own = cross[:, k : k + 1]

@@ -191,7 +191,8 @@ def test_an_encoder_of_a_version_with_another_layout_is_refused(models, path, ki
     header, arrays = taken_apart(models[kind].encoder.to_bytes())
     path.write_bytes(put_together(header, arrays))
     assert load_encoder(path) == models[kind].encoder
-    for lie in (header["layout"] | {"limits": [[[0, 3], 1]]}, {}, None):
+    other = [*header["layout"][:-1], header["layout"][-1] | {"name": "other"}]
+    for lie in (other, [], {}, None):
         refuse_lie(path, load_encoder, {**header, "layout": lie}, arrays, "make the encoder again")
 
 

@@ -62,7 +62,7 @@ def traded(data):
 def has_real_samples(data, statistics):
     """Whether these sums are no lie, but those of other samples."""
     layout = data.encoder.layout
-    dense = np.arange(layout.embedding_dim - layout.dense_dim, layout.embedding_dim)
+    dense = np.arange(layout.dim - layout.dense_dim, layout.dim)
     seen = np.concatenate([statistics.codes, dense])
     gram = statistics.gram_square()
     return any(np.array_equal(x[:, seen].T @ x[:, seen], gram) for x in traded(data))

@@ -60,8 +60,7 @@ def broken_algebra(s):
     counts, totals, seen = s.class_counts.astype(object), cross.sum(axis=1), len(s.codes)
     ends = np.searchsorted(s.codes, np.cumsum([0, *s.layout.table_sizes]))
     experts = [slice(first, last) for first, last in pairwise(ends)]
-    limits = s.layout.dense_limits
-    constants = {seen + at: low for at, (low, high) in enumerate(limits) if low == high}
+    constants = {seen + at: int(s.layout.scales[at]) for at in s.layout.constants.tolist()}
     wrong = {
         "a class without samples": (counts < 1).any(),
         "classes out of order": list(s.class_names) != sorted(set(s.class_names)),
@@ -80,7 +79,8 @@ def broken_algebra(s):
 
 def impossible(s):
     """What is wrong with statistics, in words; empty for sums that samples could have."""
-    seen, limits = len(s.codes), np.array(s.layout.dense_limits, object).reshape(-1, 2)
+    seen, layout = len(s.codes), s.layout
+    limits = np.column_stack([layout.low, layout.high]).astype(object)
     gram, cross = s.gram_square().astype(object), s.cross.astype(object)
     counts, n = s.class_counts.astype(object), int(s.class_counts.sum())
     totals, dense = cross.sum(axis=1), slice(seen, None)
@@ -318,10 +318,12 @@ def claim_size(generator, forged):
     size = int(generator.choice(np.array(SIZES, object)))
     match generator.integers(5):
         case 0:
-            layout["dense"] = [[64, size]]
-            layout["limits"] = [[[-9, 9], size]]
+            dense = {"name": "linear", "columns": size, "scale": 64, "low": -9, "high": 9}
+            header["layout"] = [block for block in layout if "rows" in block] + [dense]
         case 1:
-            layout["tables"] = [[int(generator.choice([2, 16, 65_536])), size]]
+            rows = int(generator.choice([2, 16, 65_536]))
+            tables = {"name": "tables", "columns": size, "rows": rows}
+            header["layout"] = [tables] + [block for block in layout if "rows" not in block]
         case 2:
             header["classes"] = [*range(min(size, 40_000))]
         case 3 if "seen" in header:

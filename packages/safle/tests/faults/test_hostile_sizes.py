@@ -13,7 +13,7 @@ import pytest
 
 from safle.basics.memory import MOST_MEMORY, most_memory
 from safle.encoders import LinearEncoder
-from safle.encoders.codes import CodeSpace, Layout
+from safle.encoders.codes import Block, CodeSpace, Layout
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, NotEnoughMemory, SettingsError, WireError
 from safle.evaluation import Evaluation, decode_evaluation, encode_evaluation
@@ -104,7 +104,7 @@ def test_a_limit_that_is_no_size_is_refused(text, monkeypatch):
 
 def test_a_total_that_no_machine_can_hold_is_refused_before_it_is_made():
     with pytest.raises(NotEnoughMemory, match="a gram of 1048576 rows"):
-        Accumulator(CodeSpace("0" * 64, Layout((), (1,) * (1 << 20))))
+        Accumulator(CodeSpace("0" * 64, Layout([Block("linear", 1 << 20)])))
 
 
 def run(*arguments, **environment):

@@ -113,37 +113,37 @@ CLASSES = [
     list(range(1000)),
     "abc",
 ]
-LAYOUTS = {
-    "tables": [
-        [[65_537, 1]],
-        [[65_536, 2**40]],
-        [[1, 2**26]],
-        [[65_536, 1024]],
-        [[16, 1]] * 20_000,
-        [[0, 5]],
-        [[16, 0]],
-        [[16, -1]],
-        [[16.0, 5]],
-        [[True, 5]],
-        [[16]],
-        [16, 5],
-        # The true one, in two pieces.
-        [[2, 1], [2, 5]],
-    ],
-    "dense": [[[256, 2**26]], [[256, 100_000]], [[3, 7]], [[65_536, 7]]],
-    "limits": [
-        [],
-        [[[-32767, 32767], 6]],
-        [[[-32767, 32767], 2**40]],
-        [[[-32768, 32767], 6], [[64, 64], 1], [[0, 15], 9]],
-        [[[5, 4], 6], [[64, 64], 1], [[0, 15], 9]],
-        [[[-32767, 32767], 6], [[63, 63], 1], [[0, 15], 9]],
-        [[[-32767, 32767], 6], [[64.0, 64], 1], [[0, 15], 9]],
-        [[[-32767], 6], [[64, 64], 1], [[0, 15], 9]],
-        [[-32767, 6], [[64, 64], 1], [[0, 15], 9]],
-    ],
-    "other": [[]],
-}
+
+
+def lie_of(place, **more):
+    """The true layout of the table, with other fields in one block; None takes a field out."""
+    layout = fixed_data("table").encoder.layout.to_json()
+    layout[place] |= more
+    layout[place] = {name: value for name, value in layout[place].items() if value is not None}
+    return layout
+
+
+LAYOUTS = [
+    *(lie_of(0, rows=rows) for rows in (0, -1, True, 16.0, "2", [2], 65_537, 2**40, None)),
+    *(lie_of(0, columns=columns) for columns in (0, -1, 1.0, 2**26, 2**40, [1])),
+    *(lie_of(1, scale=scale) for scale in (0, 3, 65_536)),
+    *(lie_of(1, columns=columns) for columns in (100_000, 2**26)),
+    *(lie_of(1, low=low) for low in (-32_768, 2**40, 32_767, -1.0, None)),
+    *(lie_of(2, low=low) for low in (63, 64.0, [64])),
+    *(lie_of(3, name=name) for name in ("tables", "Random", "", "a" * 99, 5, None)),
+    lie_of(0, scale=2),
+    lie_of(0, by_class=True),
+    lie_of(1, by_class=True),
+    lie_of(1, other=1),
+    # Tables behind dense columns, and a block in two pieces.
+    lie_of(0)[1:] + lie_of(0)[:1],
+    lie_of(0, columns=3) + lie_of(0)[1:],
+    lie_of(0, columns=3)[:1] * 2 + lie_of(0)[1:],
+    lie_of(0)[:1] * 20_000,
+    [],
+    {},
+    "tables",
+]
 GRIDS = [
     ["0x1p+1", "-0x1p+1", 10],
     ["nan", "0x1p+1", 10],
@@ -169,12 +169,12 @@ PROMISES = {
 LIES = [
     *(("table", ("classes",), lie) for lie in CLASSES),
     *(("table", ("fingerprint",), lie) for lie in ("", "ab" * 31, "AB" * 32, "zz" * 32, "ab" * 33)),
-    *(("table", ("layout", part), lie) for part, lies in LAYOUTS.items() for lie in lies),
+    *(("table", ("layout",), lie) for lie in LAYOUTS),
     *(("table", ("seen",), lie) for lie in (0, 1, 60, 2**26, 2**62)),
     *(("histogram", ("grid",), lie) for lie in GRIDS),
     *(("noisy", ("privacy", name), lie) for name, lies in PROMISES.items() for lie in lies),
     *(("noisy", ("classes",), lie) for lie in ([1, 0], [0, 1, 2])),
-    ("noisy", ("layout", "norms"), [[0, 99, 1]]),
+    ("noisy", ("layout", 0, "norm"), 2**40),
 ]
 
 
@@ -205,8 +205,9 @@ def test_a_layout_has_one_text(one):
     """In Python 1 equals true and 1.0: one contribution would have two digests."""
     data = fixed_data("linear")
     forged = Forgery.of(encode_statistics(data.count()))
-    assert forged.header["layout"]["limits"][1][1] == 1
-    forged.header["layout"]["limits"][1][1] = one
+    assert forged.header["layout"][1]["name"] == "linear"
+    assert "columns" not in forged.header["layout"][1]
+    forged.header["layout"][1]["columns"] = one
     with pytest.raises((WireError, EncoderMismatch), match="layout"):
         decode_statistics(forged.to_bytes(), space=data.encoder.space)
 

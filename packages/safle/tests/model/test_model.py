@@ -41,7 +41,7 @@ def exact_scores(model, Phi):
     weights = {int(code): row for code, row in zip(model.codes, model.weights, strict=False)}
     for place in range(layout.dense_dim):
         weights[layout.code_count + place] = model.weights[len(model.codes) + place]
-    scales = [1] * layout.code_count + list(layout.dense_scales)
+    scales = [1] * layout.code_count + layout.scales.tolist()
     scores = []
     for row in Phi.tolist():
         used = [(c, Fraction(v, scales[c])) for c, v in enumerate(row) if v and c in weights]

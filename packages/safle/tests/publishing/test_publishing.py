@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from scipy.stats import binom
 
 from safle import DeclaredRange, LinearEncoder, Model, Statistics, count, make_encoder, solve
-from safle.encoders.codes import CodeSpace, Layout
+from safle.encoders.codes import CodeSpace, Layout, tables_of
 from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.publishing.noise import (
     Sensitivity,
@@ -34,28 +34,29 @@ from safle.statistics.gram import Triangle
 from safle.statistics.noisy import NoisyStatistics, Privacy
 from safle.wire import encode_noisy, write_statistics
 from support.data_sets import KINDS, data_sets, fixed_encoder
+from support.layouts import constant, dense
 from support.tables import write_table
 
 DELTA = 1e-5
 ANY = Privacy(1, DELTA, 0.03, 1, 1, 1)
 SMALL = [
     # Layout, and whether some sample changes the sums by all that is allowed for.
-    (Layout((), (1, 1, 1), ((-3, 3), (-3, 3), (1, 1)), ((0, 2, 3),)), True),
-    (Layout((), (2, 2, 2), ((-3, 3), (-3, 3), (2, 2)), ((0, 2, 3),)), True),
-    (Layout((), (1, 4), ((0, 2), (-3, 3))), True),
-    (Layout((3, 2), ()), True),
-    (Layout((2, 1, 3), (2, 2), ((-2, 2), (2, 2)), ((0, 1, 2),)), True),
-    (Layout((2,), ()), True),
+    (Layout([dense(-3, 3, columns=2, norm=3), constant()]), True),
+    (Layout([dense(-3, 3, scale=2, columns=2, norm=3), constant(2)]), True),
+    (Layout([dense(0, 2), dense(-3, 3, scale=4)]), True),
+    (Layout(tables_of([3, 2])), True),
+    (Layout([*tables_of([2, 1, 3]), dense(-2, 2, scale=2, norm=2), constant(2)]), True),
+    (Layout(tables_of([2])), True),
     # No integers of at most 2 each are, squared, nine together.
-    (Layout((), (1, 1), ((-2, 2), (-2, 2)), ((0, 2, 3),)), False),
+    (Layout([dense(-2, 2, columns=2, norm=3)]), False),
 ]
 
 
-def whole_statistics(layout, symbols, dense, label, classes=2):
+def whole_statistics(layout, symbols, values, label, classes=2):
     """The statistics of one sample over the whole layout, by the definition."""
     codes = zip(symbols, layout.table_sizes, strict=True)
     onehot = [int(symbol == value) for symbol, size in codes for value in range(size)]
-    row = np.array([*onehot, *dense], np.int64)
+    row = np.array([*onehot, *values], np.int64)
     cross = np.zeros((len(row), classes), np.int64)
     cross[:, label] = row
     counts = np.eye(classes, dtype=np.int64)[label]
@@ -67,12 +68,13 @@ def whole_statistics(layout, symbols, dense, label, classes=2):
 
 def samples_of(layout):
     """Every sample that a layout allows."""
-    ranges = [range(low, high + 1) for low, high in layout.dense_limits]
-    for symbols in product(*map(range, layout.table_sizes)):
-        for dense in product(*ranges):
-            norms = layout.dense_norms
-            if all(sum(x * x for x in dense[a:b]) <= most**2 for a, b, most in norms):
-                yield symbols, dense
+    ends = zip(layout.low.tolist(), layout.high.tolist(), strict=True)
+    ranges = [range(low, high + 1) for low, high in ends]
+    norms = [(place, block.norm) for block, place in layout.dense_blocks if block.norm]
+    for symbols in product(*map(range, layout.table_sizes.tolist())):
+        for values in product(*ranges):
+            if all(sum(x * x for x in values[place]) <= most**2 for place, most in norms):
+                yield symbols, values
 
 
 @pytest.mark.parametrize(("layout", "tight"), SMALL)
@@ -83,8 +85,8 @@ def test_no_sample_changes_the_sums_by_more_than_the_sensitivity(layout, tight):
     times = np.full(free.size, 2)
     times[free.squares] = 1
     largest = [Fraction(0)] * 3
-    for symbols, dense in samples_of(layout):
-        sample = free.take(whole_statistics(layout, symbols, dense, 1), (0, 1)) * weights
+    for symbols, values in samples_of(layout):
+        sample = free.take(whole_statistics(layout, symbols, values, 1), (0, 1)) * weights
         power = (sample**2 * times)[free.products].sum()
         found = power, (sample[free.cross] ** 2).sum(), (sample[free.counts] ** 2).sum()
         largest = [max(a, b) for a, b in zip(largest, found, strict=True)]
@@ -97,7 +99,7 @@ def test_no_sample_changes_the_sums_by_more_than_the_sensitivity(layout, tight):
 @given(data_sets(least=1))
 def test_without_noise_the_free_sums_are_all_the_sums(data):
     counted = data.count()
-    assume(counted.layout.embedding_dim <= 400)
+    assume(counted.layout.dim <= 400)
     free = FreeSums(counted.layout, len(counted.class_names))
     released = free.take(counted, counted.class_names)
     whole = NoisyStatistics.of(counted.space, counted.class_names, released, ANY)
@@ -156,7 +158,7 @@ def seeded(seed):
 
 
 def test_every_free_sum_has_the_noise_that_was_planned():
-    layout = Layout((3, 3), (4, 8, 4), ((-9, 9), (0, 9), (4, 4)))
+    layout = Layout([*tables_of([3, 3]), dense(-9, 9, scale=4), dense(0, 9, scale=8), constant(4)])
     plan, draws = plan_noise(layout, 1, DELTA), []
     noise = draw_noise(
         layout, 2, plan, lambda n, scale: draws.append((n, scale)) or np.ones(n, np.int64)

@@ -75,7 +75,7 @@ def test_weights_solve_the_system_with_both_ridges():
     _, _, _, statistics = made(bent)
     solution = solve(statistics, head="least-squares")
     real = np.ones(statistics.dim)
-    scales = np.array(statistics.layout.dense_scales)
+    scales = statistics.layout.scales
     real[len(statistics.codes) :] = 1 / scales
     ridges = np.full(statistics.dim, solution.ridge)
     ridges[-statistics.layout.units :] *= solution.units_ratio
@@ -97,7 +97,7 @@ def test_what_is_left_without_units_is_what_an_encoder_without_them_counts():
 def test_the_choice_has_the_highest_evidence_of_the_samples_themselves(rule):
     encoder, features, labels, statistics = made(rule)
     chosen, curve = choose_ratio(statistics)
-    codes = encoder.encode(features).dense / np.array(encoder.layout.dense_scales)
+    codes = encoder.encode(features).dense / encoder.layout.scales
     columns, units = codes[:, :4], codes[:, 5:]
     y = labels - labels.mean()
 

@@ -26,7 +26,7 @@ def real_phi(encoder, features):
         np.put_along_axis(hot, places, 1.0, axis=1)
     if not layout.dense_dim:
         return hot
-    return np.concatenate([hot, codes.dense / np.array(layout.dense_scales)], axis=1)
+    return np.concatenate([hot, codes.dense / layout.scales], axis=1)
 
 
 @cache

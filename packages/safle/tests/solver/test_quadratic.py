@@ -89,7 +89,7 @@ def test_scores_are_the_log_posteriors_of_the_formula(samples, kept):
         solution.temperature == WARMER * linear.temperature
     )
     model = Model(encoder, solution)
-    scale = encoder.layout.dense_scales[0]
+    scale = encoder.layout.scales[0]
     fresh, _ = draw(50, seed=1)
     values, at = (encoder.encode(some).dense[:, :-1] / scale for some in (features, fresh))
     expected = centre(reference_scores(values, labels, at, kept, solution.ridge / samples))

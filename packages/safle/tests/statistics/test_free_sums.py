@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.encoders.codes import CodeSpace, Layout
+from safle.encoders.codes import CodeSpace, Layout, tables_of
 from safle.errors import InvariantError
 from safle.statistics import Statistics, sum_statistics
 from safle.statistics.free_sums import FreeSums
 from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data
+from support.layouts import constant, dense
 
 NAMES = [0, 1, 2, 7]
 
@@ -64,7 +65,15 @@ def test_no_entry_is_larger_than_the_columns_allow(kind):
 
 
 def test_squares_stand_where_the_vector_says():
-    layout = Layout((3, 2), (4, 8, 4, 2), ((-9, 9), (4, 8), (4, 4), (0, 1)), by_class=(1, 3))
+    layout = Layout(
+        [
+            *tables_of([3, 2]),
+            dense(-9, 9, scale=4),
+            dense(4, 8, scale=8, by_class=True),
+            constant(4, by_class=True),
+            dense(0, 1, scale=2),
+        ]
+    )
     free = FreeSums(layout, 2)
     of_columns = np.array([2, 3, 5, 7, 11, 13])
     assert len(free.rows) == len(of_columns)
@@ -73,7 +82,7 @@ def test_squares_stand_where_the_vector_says():
 
 
 def test_products_so_large_that_sums_of_them_would_wrap_are_refused():
-    free = FreeSums(Layout((2, 2)), 1)
+    free = FreeSums(Layout(tables_of([2, 2])), 1)
     vector = free.take(Statistics.empty(CodeSpace("0" * 64, free.layout)), ["a"])
     vector[free.products] = -(2**63)
     with pytest.raises(InvariantError, match="larger than"):
@@ -82,7 +91,7 @@ def test_products_so_large_that_sums_of_them_would_wrap_are_refused():
 
 def test_an_entry_that_does_not_fit_the_integers_of_its_gram_is_refused_not_wrapped():
     """As a liar's masked contribution may open: squares of 32 bits, a product of more."""
-    layout = Layout((), (4, 4, 4), ((-9, 9), (-9, 9), (4, 4)))
+    layout = Layout([dense(-9, 9, scale=4, columns=2), constant(4)])
     free = FreeSums(layout, 1)
     vector = np.zeros(free.size, np.int64)
     vector[free.counts] = 10

@@ -15,6 +15,7 @@ from safle.encoders.codes import Layout
 from safle.model.scores import DenseScores, look_up, pad_tables
 from safle.statistics import counting
 from safle.statistics.triangle import packed_size
+from support.layouts import dense
 
 THEOREMS = (
     "test_counting.py::test_statistics_are_the_products_of_the_one_hot_codes",
@@ -71,21 +72,18 @@ def test_scores_of_dense_columns(samples: int, classes: int) -> None:
     """Runs of columns of several scales and ranges, every value as large as it may be."""
     generator = np.random.default_rng(classes)
     widths, limits = (21, 300, 1, 40), ((-32_767, 32_767), (0, 15), (64, 64), (0, 255))
-    layout = Layout(
-        (),
-        tuple(np.repeat([64, 8, 64, 2], widths).tolist()),
-        tuple(limit for width, limit in zip(widths, limits, strict=True) for _ in range(width)),
-    )
-    low, high = np.array(layout.dense_limits).T
-    dense = generator.integers(low, high + 1, (samples, layout.dense_dim)).astype(np.int16)
-    dense[::2] = high
+    parts = zip(widths, [64, 8, 64, 2], limits, strict=True)
+    layout = Layout(dense(*ends, scale=scale, columns=width) for width, scale, ends in parts)
+    shape = samples, layout.dense_dim
+    codes = generator.integers(layout.low, layout.high + 1, shape).astype(np.int16)
+    codes[::2] = layout.high
     steps = generator.integers(-(1 << 24), (1 << 24) + 1, (layout.dense_dim, classes))
     steps[:, 0] = 1 << 24
     scores = np.full((samples, classes), 0.5)
     weights = (steps * 2.0**-30).astype(np.float32)
-    DenseScores(layout, weights, 2.0**-30).add(scores, dense)
-    scaled = steps * (64 // np.array(layout.dense_scales))[:, None]
-    assert np.array_equal(scores, 0.5 + (dense.astype(np.int64) @ scaled) * 2.0**-36)
+    DenseScores(layout, weights, 2.0**-30).add(scores, codes)
+    scaled = steps * (64 // layout.scales)[:, None]
+    assert np.array_equal(scores, 0.5 + (codes.astype(np.int64) @ scaled) * 2.0**-36)
 
 
 @pytest.mark.parametrize("classes", [1, 4, 9, 17])

@@ -112,7 +112,7 @@ def draw_encoder(kind: str, calibration: Calibration, generator: np.random.Gener
             encoder = make_encoder(calibration, kind, **drawn)
         except SettingsError:
             continue
-        if encoder.layout.embedding_dim <= MOST_COLUMNS:
+        if encoder.layout.dim <= MOST_COLUMNS:
             return encoder
 
 

@@ -113,11 +113,11 @@ def row_of(encoder: Encoder, row: np.ndarray) -> tuple[list[int], list[int]]:
 def phi(encoder: Encoder, features: np.ndarray) -> np.ndarray:
     """Phi over the whole code space, seen or not; int64, (samples, embedding_dim)."""
     rows = [[*onehot, *dense] for onehot, dense in (row_of(encoder, x) for x in features)]
-    return np.array(rows, np.int64).reshape(len(rows), -1 if rows else encoder.layout.embedding_dim)
+    return np.array(rows, np.int64).reshape(len(rows), -1 if rows else encoder.layout.dim)
 
 
 def real_phi(encoder: Encoder, features: np.ndarray) -> np.ndarray:
     """`phi` in real units: a fixed-point integer over its scale."""
     real = phi(encoder, features).astype(np.float64)
-    real[:, encoder.layout.code_count :] /= np.array(encoder.layout.dense_scales)
+    real[:, encoder.layout.code_count :] /= encoder.layout.scales
     return real

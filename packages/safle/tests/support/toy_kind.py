@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from safle.encoders import Encoder
-from safle.encoders.codes import Layout
+from safle.encoders.codes import Block, Layout
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.registry import Settings, annotate
 
@@ -42,7 +42,12 @@ class ToyEncoder(Encoder):
 
     @cached_property
     def layout(self) -> Layout:
-        return Layout((3,) * self.feature_dim, (4,), ((0, 2 * self.feature_dim),))
+        return Layout(
+            [
+                Block("tables", self.feature_dim, rows=3),
+                Block("sums", scale=4, high=2 * self.feature_dim),
+            ]
+        )
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"borders": self.borders}

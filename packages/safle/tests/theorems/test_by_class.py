@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safle.encoders import Encoder
-from safle.encoders.codes import Layout
+from safle.encoders.codes import Block, Layout, tables_of
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
 from safle.server.store import Store
 from safle.site.exposure import find_exposure
@@ -18,6 +18,7 @@ from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.statistics.gram import Triangle
 from safle.wire import Contribution, decode_statistics, encode_statistics
 from support.data_sets import BY_CLASS, fixed_data
+from support.layouts import constant, dense
 
 BATCHES = st.lists(st.integers(0, 60), min_size=1, max_size=5)
 
@@ -109,14 +110,16 @@ class NoMemory:
 
 
 def test_the_block_of_a_layout():
-    linear = Layout((), (4, 4), ((-9, 9), (4, 4)), by_class=(0, 2))
-    wider = Layout((3,), (8, 4, 4), ((-32767, 32767), (-9, 9), (4, 4)), by_class=(1, 3))
-    assert (wider.by_class, wider.class_layout) == ((1, 3), Layout((), (4, 4), ((-9, 9), (4, 4))))
+    block = [dense(-9, 9, scale=4, by_class=True), constant(4, by_class=True)]
+    linear = Layout(block)
+    wider = Layout([*tables_of([3]), Block("other", scale=8, low=-32767, high=32767), *block])
+    alone = Layout([dense(-9, 9, scale=4), constant(4)])
+    assert (wider.by_class, wider.class_layout) == ((1, 3), alone)
     assert Layout.from_json(wider.to_json()) == wider
     assert (wider.only_by_class, linear.only_by_class) == (False, True)
-    for wrong in ((0, 1), (1, 1), (-1, 2), (0, 3), (2, 0)):
+    for wrong in (block[:1], [block[0], dense(0, 1), block[1]]):
         with pytest.raises(SettingsError, match="counted by class"):
-            replace(linear, by_class=wrong)
+            Layout(wrong)
 
 
 def test_small_classes_are_disclosed():

@@ -25,11 +25,11 @@ from support.reference import phi
 def dense_statistics(statistics):
     """Gram and cross over the whole code space, with zeros where nothing was seen."""
     layout = statistics.layout
-    dense = np.arange(layout.code_count, layout.embedding_dim)
+    dense = np.arange(layout.code_count, layout.dim)
     rows = np.concatenate([statistics.codes, dense])
-    gram = np.zeros((layout.embedding_dim,) * 2, np.int64)
+    gram = np.zeros((layout.dim,) * 2, np.int64)
     gram[np.ix_(rows, rows)] = statistics.gram_square()
-    cross = np.zeros((layout.embedding_dim, len(statistics.class_names)), np.int64)
+    cross = np.zeros((layout.dim, len(statistics.class_names)), np.int64)
     cross[rows] = statistics.cross
     return gram, cross
 

@@ -16,6 +16,7 @@ from safle.errors import InvariantError, SafleError
 from safle.statistics import Statistics, count, triangle
 from safle.statistics.gram import Triangle
 from support.data_sets import data_sets, fixed_data, repeated
+from support.layouts import constant, dense
 
 
 def with_gram(statistics, *changes):
@@ -177,7 +178,7 @@ def test_products_that_no_columns_can_have_together():
     refused(without_power, "smaller than the class sums allow")
     refused(with_gram(s, (0, 0, 1)), "even where the totals are even")
     s = fixed_data("random-features").count()
-    narrow = [at for at, (low, _) in enumerate(s.layout.dense_limits) if low == 0]
+    narrow = np.flatnonzero(s.layout.low == 0).tolist()
     for value in (-1, 16 * int(s.totals[narrow[:2]].min())):
         refused(with_entry(s, *narrow[:2], value), "ranges, totals")
 
@@ -219,7 +220,7 @@ def test_squares_are_no_smaller_than_the_class_sums_allow():
 
 
 def test_sums_of_as_many_samples_as_there_can_be_are_checked_exactly():
-    layout = Layout((), (1, 1, 1), ((-32767, 32767), (-32767, 32767), (1, 1)))
+    layout = Layout([dense(-32767, 32767, columns=2), constant()])
     n = layout.most_samples
     row = np.array([32767, -32767, 1], object)
     gram = (n * np.outer(row, row)).astype(np.int64)[np.triu_indices(3)]

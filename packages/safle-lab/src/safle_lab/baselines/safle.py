@@ -106,7 +106,7 @@ def count_clients(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
 
 def gram_density(statistics: Statistics) -> float:
     """Share of all pairs of columns, seen or not, that occur together."""
-    dim = statistics.layout.embedding_dim
+    dim = statistics.layout.dim
     pairs = 2 * int(np.count_nonzero(statistics.gram.packed)) - int(
         np.count_nonzero(statistics.diagonal)
     )
@@ -123,9 +123,9 @@ def run(task: Task, settings: Settings) -> Result:
         "statistics_bytes": size,
         "calibration_bytes": cost,
         "ridge": solution.ridge,
-        "columns": encoder.layout.embedding_dim,
+        "columns": encoder.layout.dim,
         "experts": encoder.layout.experts,
-        "table_size": max(encoder.layout.table_sizes, default=0),
+        "table_size": int(encoder.layout.table_sizes.max(initial=0)),
         "gram_density": gram_density(statistics),
     }
     content = model.to_bytes()

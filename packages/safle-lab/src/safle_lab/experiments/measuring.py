@@ -144,7 +144,7 @@ def measure_ridge(data: DataSet, cell: Cell, progress: Progress) -> Figures:
         "ridge_evidence": chosen["evidence"][0],
         "best_of_curve": max(accuracy for _, accuracy in curve),
         "curve": curve,
-        "columns": encoder.layout.embedding_dim,
+        "columns": encoder.layout.dim,
     }
 
 

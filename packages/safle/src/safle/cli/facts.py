@@ -57,12 +57,10 @@ def encoder_facts(encoder: Encoder) -> Facts:
     facts: Facts = {"kind": encoder.kind, "features": f"{encoder.feature_dim:,}"}
     facts |= encoder.facts()
     if layout.experts:
-        tables = Counter(layout.table_sizes)
+        tables = Counter(layout.table_sizes.tolist())
         facts["tables"] = ", ".join(f"{count:,} x {size:,} rows" for size, count in tables.items())
-    facts["columns"] = (
-        f"{layout.embedding_dim:,} (codes {layout.code_count:,}, dense {layout.dense_dim:,})"
-    )
-    entries = layout.embedding_dim * (layout.embedding_dim + 1) // 2
+    facts["columns"] = f"{layout.dim:,} (codes {layout.code_count:,}, dense {layout.dense_dim:,})"
+    entries = layout.dim * (layout.dim + 1) // 2
     facts["gram, if all are seen"] = readable(4 * entries)
     if layout.class_layout:
         width = layout.class_layout.dense_dim
@@ -149,7 +147,7 @@ def model_facts(model: Model) -> Facts:
         "encoder kind": model.encoder.kind,
         "features": f"{model.encoder.feature_dim:,}",
         "weights": " x ".join(f"{length:,}" for length in model.weights.shape)
-        + f" for {model.encoder.layout.embedding_dim:,} columns",
+        + f" for {model.encoder.layout.dim:,} columns",
         "encoder": model.encoder.fingerprint,
         "digest": model.digest,
     }

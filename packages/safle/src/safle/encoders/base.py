@@ -1,7 +1,7 @@
 r"""The base class of encoders: data in a file, with a fingerprint, that map features to codes.
 
 The file is safetensors with one metadata key, ``safle``: JSON with sorted keys and no white space
-of ``format`` ("safle-encoder-4"), ``kind``, ``layout`` and ``settings``; and float64 tensors. The
+of ``format`` ("safle-encoder-5"), ``kind``, ``layout`` and ``settings``; and float64 tensors. The
 fingerprint is the SHA-256 of that JSON, then for every tensor by name ``\n<name> <shape as Python
 prints the tuple>\n`` and its bytes. Where they apply, the JSON has ``classes``, the only labels,
 ascending; ``features``, names in the order of columns; ``ranges``, lists of their lower and upper
@@ -46,7 +46,7 @@ from safle.encoders.registry import Settings, kind_named, register
 from safle.encoders.schema import Schema
 from safle.errors import SettingsError, WireError
 
-FORMAT = "safle-encoder-4"
+FORMAT = "safle-encoder-5"
 MAX_FILE_BYTES = 1 << 28
 """An encoder holds thresholds, not data: a larger file is no encoder."""
 
@@ -233,7 +233,7 @@ class Encoder(ABC):
     def __repr__(self) -> str:
         return (
             f"<{type(self).__name__}: {self.feature_dim:,} features, "
-            f"{self.layout.embedding_dim:,} columns, fingerprint {self.fingerprint[:12]}…>"
+            f"{self.layout.dim:,} columns, fingerprint {self.fingerprint[:12]}…>"
         )
 
     def to_bytes(self) -> bytes:

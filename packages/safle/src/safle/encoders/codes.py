@@ -7,17 +7,19 @@ expert, then a column for every dense integer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, groupby, repeat
+from itertools import groupby, pairwise
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from safle.basics.settings import as_settings
+from safle.basics.settings import as_settings, to_mapping
 from safle.errors import EncoderMismatch, SettingsError
 
 MAX_TABLE_SIZE = 65_536
@@ -26,12 +28,10 @@ MAX_EXPERTS = 1 << 20
 """Most experts, and most dense columns: each has at least one row of the gram."""
 DENSE_LIMIT = 32_767
 """Largest magnitude of a dense integer: they are int16."""
-
-ColumnLimits = tuple[int, int]
-Norm = tuple[int, int, int]
-MOST_NORM = 1 << 32
-INT16_LIMITS: ColumnLimits = (-DENSE_LIMIT, DENSE_LIMIT)
-NO_COLUMNS = (0, 0)
+MAX_NORM = 1 << 32
+TABLES, LINEAR, RANDOM = "tables", "linear", "random"
+"""The names of blocks that other rooms ask for."""
+_NAME = re.compile(r"[a-z][a-z-]{0,31}")
 
 
 @dataclass(frozen=True)
@@ -57,147 +57,228 @@ class Codes:
         return len(self.symbols)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Columns of the code space: expert tables first, dense columns after them.
+class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A run of equal columns of a layout: tables of experts, or dense columns.
 
     Attributes
     ----------
-    table_sizes : how many symbols each expert has (V_j)
-    dense_scales : a dense column holds ``round(scale * value)``
-    dense_limits : the least and the largest integer of each dense column, by default those of
-        int16. A column whose two limits are equal is constant.
-    dense_norms : ``(first, last, most)``: in every sample, the dense columns first to last - 1
-        form a vector whose Euclidean norm is at most ``most``
-    by_class : ``(first, after)``: the products of the dense columns first to after - 1, with a
-        constant among them, are also counted for each class; (0, 0) if none are
-    units : how many of the last dense columns are random features: the solver may give them a
-        ridge of their own, or leave them out
+    name : what its columns are; several blocks may have one name
+    columns : how many experts, or dense columns
+    rows : how many symbols each expert has (V_j); 0 for dense columns
+    scale : a dense column holds ``round(scale * value)``
+    low, high : the least and the largest integer of a column; equal ones make a constant column,
+        which holds its scale
+    norm : if not 0, the block's columns form in every sample a vector whose Euclidean norm is at
+        most this
+    by_class : the products of these dense columns are also counted for each class
+
+    Examples
+    --------
+    >>> Layout([Block("tables", 3, rows=4), Block("linear", low=0, high=9)]).dim
+    13
     """
 
-    table_sizes: tuple[int, ...] = ()
-    dense_scales: tuple[int, ...] = ()
-    dense_limits: tuple[ColumnLimits, ...] = ()
-    dense_norms: tuple[Norm, ...] = ()
-    by_class: tuple[int, int] = NO_COLUMNS
-    units: int = 0
+    name: str
+    columns: int = 1
+    rows: int = 0
+    scale: int = 1
+    low: int = 0
+    high: int = 1
+    norm: int = 0
+    by_class: bool = False
 
-    def __post_init__(self) -> None:
-        if not self.dense_limits:
-            object.__setattr__(self, "dense_limits", (INT16_LIMITS,) * self.dense_dim)
+    @property
+    def width(self) -> int:
+        """Columns of the code space."""
+        return self.columns * (self.rows or 1)
+
+    @property
+    def constant(self) -> bool:
+        """Whether its columns always hold their scale."""
+        return self.low == self.high
+
+    def check(self) -> None:
+        """`SettingsError` for a block that no encoder has."""
+        if not _NAME.fullmatch(self.name):
+            raise SettingsError(f"a block named {self.name[:40]!r}; expected lower-case letters")
+        if not 1 <= self.columns <= MAX_EXPERTS:
+            raise SettingsError(
+                f"{self.columns} experts or dense columns in block {self.name!r}; expected 1 to "
+                f"{MAX_EXPERTS}"
+            )
+        if self.rows:
+            self._check_tables()
+        elif not 1 <= self.scale <= DENSE_LIMIT or self.scale & (self.scale - 1):
+            raise SettingsError(f"dense scales must be powers of two in 1..{DENSE_LIMIT}")
+        elif not -DENSE_LIMIT <= self.low <= self.high <= DENSE_LIMIT or (
+            self.constant and self.low != self.scale
+        ):
+            raise SettingsError(
+                f"dense limits {self.low} to {self.high}; expected integers of at most "
+                f"{DENSE_LIMIT} in magnitude, and for a constant column its scale, {self.scale}"
+            )
+        if not 0 <= self.norm <= MAX_NORM or (self.norm and self.constant):
+            raise SettingsError(
+                f"norm {self.norm} for block {self.name!r}; expected at most {MAX_NORM}, and none "
+                "for constants"
+            )
+
+    def _check_tables(self) -> None:
+        if not 1 <= self.rows <= MAX_TABLE_SIZE:
+            raise SettingsError(f"table sizes must lie in 1..{MAX_TABLE_SIZE}")
+        if self != Block(self.name, self.columns, self.rows):
+            raise SettingsError(
+                f"block {self.name!r} has tables; expected no scale, limits, norm or classes"
+            )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns of the code space, as blocks: tables of experts first, dense columns after them.
+
+    Neighbours that differ in nothing but their number are one block, so a layout has one text.
+    """
+
+    blocks: tuple[Block, ...]
+
+    def __init__(self, blocks: Iterable[Block]) -> None:
+        object.__setattr__(self, "blocks", tuple(_join_neighbours(blocks)))
         if max(self.experts, self.dense_dim) > MAX_EXPERTS:
             raise SettingsError(
                 f"{self.experts} experts, {self.dense_dim} dense columns; expected at most "
                 f"{MAX_EXPERTS} of each"
             )
-        if any(not 1 <= size <= MAX_TABLE_SIZE for size in set(self.table_sizes)):
-            raise SettingsError(f"table sizes must lie in 1..{MAX_TABLE_SIZE}")
-        if any(not 1 <= s <= DENSE_LIMIT or s & (s - 1) for s in set(self.dense_scales)):
-            raise SettingsError(f"dense scales must be powers of two in 1..{DENSE_LIMIT}")
-        if len(self.dense_limits) != self.dense_dim:
+        if not 1 <= self.dim <= MAX_EMBEDDING_DIM:
             raise SettingsError(
-                f"{len(self.dense_limits)} dense limits; expected {self.dense_dim}, one per column"
+                f"{self.code_count} codes + {self.dense_dim} dense columns = {self.dim}; expected "
+                f"1..{MAX_EMBEDDING_DIM}"
             )
-        for scale, (low, high) in set(zip(self.dense_scales, self.dense_limits, strict=True)):
-            if not -DENSE_LIMIT <= low <= high <= DENSE_LIMIT or low == high != scale:
-                raise SettingsError(
-                    f"dense limits {low} to {high}; expected integers of at most {DENSE_LIMIT} in "
-                    f"magnitude, and for a constant column its scale, {scale}"
-                )
-        if not 1 <= self.embedding_dim <= MAX_EMBEDDING_DIM:
-            raise SettingsError(
-                f"{self.code_count} codes + {self.dense_dim} dense columns = "
-                f"{self.embedding_dim}; expected 1..{MAX_EMBEDDING_DIM}"
-            )
-        self._check_parts()
-
-    def _check_parts(self) -> None:
-        end = 0
-        for first, last, most in self.dense_norms:
-            one_scale = len({*self.dense_scales[first:last]}) == 1
-            if not (end <= first < last <= self.dense_dim and one_scale and 1 <= most <= MOST_NORM):
-                raise SettingsError(
-                    f"norm {most} for dense columns {first} to {last}; expected ascending "
-                    f"ranges of columns of one scale, and norms of 1 to {MOST_NORM}"
-                )
-            end = last
+        if any(after.rows and not block.rows for block, after in pairwise(self.blocks)):
+            raise SettingsError("tables behind dense columns; expected all tables first")
+        names = [name for name, _ in groupby(self.blocks, lambda block: block.name)]
+        if len({*names}) < len(names):
+            raise SettingsError("blocks of one name with others between; expected them together")
         first, after = self.by_class
-        inside = 0 <= first < after <= self.dense_dim
-        if self.by_class != NO_COLUMNS and not (
-            inside and {*range(first, after)} & {*self.constants}
+        counted = [block for block, place in self.dense_blocks if first <= place.start < after]
+        if counted and not (
+            all(block.by_class for block in counted) and any(block.constant for block in counted)
         ):
             raise SettingsError(
-                f"dense columns {first} to {after} are counted by class; expected some of the "
-                f"{self.dense_dim} that there are, a constant one among them"
+                f"dense columns {first} to {after} are counted by class; expected all of them, and "
+                "a constant among them"
             )
-        one_scale = len({*self.dense_scales[self.plain_dim :]}) == 1
-        if self.units and not (0 < self.units <= self.dense_dim - after and one_scale):
-            raise SettingsError(
-                f"{self.units} of {self.dense_dim} dense columns are units; expected some of one "
-                "scale that are not counted by class"
-            )
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """First column of each block, then the number of columns; (blocks + 1,)."""
+        return np.cumsum([0, *(block.width for block in self.blocks)], dtype=np.int64)
+
+    @property
+    def dim(self) -> int:
+        """How many columns there are: codes and dense ones."""
+        return int(self.starts[-1])
+
+    @property
+    def dense_blocks(self) -> Iterator[tuple[Block, slice]]:
+        """The blocks of dense columns, and which of the dense columns they have."""
+        for block, start in zip(self.blocks, self.starts.tolist(), strict=False):
+            if not block.rows:
+                first = start - self.code_count
+                yield block, slice(first, first + block.columns)
+
+    def block(self, name: str) -> range:
+        """The dense columns of this name; an empty range if there are none."""
+        return self._span(place for block, place in self.dense_blocks if block.name == name)
+
+    @cached_property
+    def by_class(self) -> tuple[int, int]:
+        """The first dense column that is counted by class, and that after the last."""
+        counted = self._span(place for block, place in self.dense_blocks if block.by_class)
+        return counted.start, counted.stop
+
+    @staticmethod
+    def _span(places: Iterable[slice]) -> range:
+        found = [*places]
+        return range(found[0].start, found[-1].stop) if found else range(0)
+
+    @property
+    def units(self) -> int:
+        """How many random columns there are, the last ones."""
+        return len(self.block(RANDOM))
+
+    def without(self, name: str) -> Layout:
+        """The layout of all columns but those of this name."""
+        return Layout(block for block in self.blocks if block.name != name)
 
     @property
     def experts(self) -> int:
-        return len(self.table_sizes)
+        return sum(block.columns for block in self.blocks if block.rows)
 
     @property
     def dense_dim(self) -> int:
-        return len(self.dense_scales)
+        return sum(block.columns for block in self.blocks if not block.rows)
 
-    @property
-    def plain_dim(self) -> int:
-        """How many dense columns are no units."""
-        return self.dense_dim - self.units
+    @cached_property
+    def code_count(self) -> int:
+        return sum(block.width for block in self.blocks if block.rows)
 
-    def without_units(self) -> Layout:
-        """The layout of all columns but the units."""
-        plain = self._dense_columns(0, self.plain_dim)
-        return replace(plain, table_sizes=self.table_sizes, by_class=self.by_class)
-
-    def _dense_columns(self, first: int, after: int) -> Layout:
-        """The layout of the dense columns ``first`` to ``after - 1``, with their norms."""
-        norms = [(a - first, b - first, most) for a, b, most in self.dense_norms]
-        return Layout(
-            (),
-            self.dense_scales[first:after],
-            self.dense_limits[first:after],
-            tuple(norm for norm in norms if norm[0] >= 0 and norm[1] <= after - first),
-        )
+    @cached_property
+    def table_sizes(self) -> NDArray[np.int64]:
+        """How many symbols each expert has, (experts,)."""
+        tables = [block for block in self.blocks if block.rows]
+        sizes = np.array([block.rows for block in tables], np.int64)
+        return np.repeat(sizes, [block.columns for block in tables])
 
     @cached_property
     def bases(self) -> NDArray[np.int64]:
         """First column of each expert, then the column after the last; (experts + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.table_sizes, dtype=np.int64)]).astype(np.int64)
+        return np.concatenate([[0], np.cumsum(self.table_sizes)]).astype(np.int64)
 
     @cached_property
-    def constants(self) -> tuple[int, ...]:
+    def scales(self) -> NDArray[np.int64]:
+        """The scale of each dense column, (dense_dim,)."""
+        return self._of_dense("scale")
+
+    @cached_property
+    def low(self) -> NDArray[np.int64]:
+        """The least integer of each dense column, (dense_dim,)."""
+        return self._of_dense("low")
+
+    @cached_property
+    def high(self) -> NDArray[np.int64]:
+        """The largest integer of each dense column, (dense_dim,)."""
+        return self._of_dense("high")
+
+    @property
+    def largest(self) -> NDArray[np.int64]:
+        """The largest magnitude of each dense column, (dense_dim,)."""
+        return np.maximum(-self.low, self.high)
+
+    def _of_dense(self, name: str) -> NDArray[np.int64]:
+        dense = [block for block, _ in self.dense_blocks]
+        values = np.array([getattr(block, name) for block in dense], np.int64)
+        return np.repeat(values, [block.columns for block in dense])
+
+    @cached_property
+    def constants(self) -> NDArray[np.int64]:
         """Dense columns that always hold their scale, ascending."""
-        limits = enumerate(self.dense_limits)
-        return tuple(column for column, (low, high) in limits if low == high)
+        return np.flatnonzero(self.low == self.high)
 
     @cached_property
     def class_layout(self) -> Layout | None:
         """The layout of the columns that are counted for each class; None if none are."""
-        return None if self.by_class == NO_COLUMNS else self._dense_columns(*self.by_class)
+        counted = [block for block, _ in self.dense_blocks if block.by_class]
+        return Layout(replace(block, by_class=False) for block in counted) if counted else None
 
     @property
     def only_by_class(self) -> bool:
         """Whether all columns are counted for each class."""
-        return not self.experts and self.by_class == (0, self.dense_dim)
-
-    @cached_property
-    def code_count(self) -> int:
-        return sum(self.table_sizes)
-
-    @property
-    def embedding_dim(self) -> int:
-        return self.code_count + self.dense_dim
+        return all(block.by_class for block in self.blocks)
 
     @property
     def symbol_type(self) -> type[np.unsignedinteger[Any]]:
         """The narrowest type that holds every symbol."""
-        return np.uint8 if max(self.table_sizes, default=0) <= 256 else np.uint16
+        return np.uint8 if max(block.rows for block in self.blocks) <= 256 else np.uint16
 
     @property
     def most_samples(self) -> int:
@@ -209,58 +290,47 @@ class Layout:
             return int(np.iinfo(np.int32).max) - 255
         return int(np.iinfo(np.int64).max) // DENSE_LIMIT**2
 
-    def to_json(self) -> dict[str, Any]:
-        """The layout in run-length form: thousands of equal experts take a few bytes."""
-        file = _LayoutFile(
-            _runs(self.table_sizes),
-            _runs(self.dense_scales),
-            _runs(self.dense_limits),
-            [*self.dense_norms],
-            # msgspec leaves a default out if it is the very same tuple, not an equal one.
-            self.by_class if any(self.by_class) else NO_COLUMNS,
-            self.units,
-        )
-        content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(file))
-        return content
+    def to_json(self) -> list[dict[str, Any]]:
+        """The blocks: thousands of equal experts take a few bytes."""
+        return [to_mapping(block) for block in self.blocks]
 
     @staticmethod
     def from_json(data: Any, *, most: int = MAX_EXPERTS) -> Layout:
         """The inverse of `to_json`; `SettingsError` for more than ``most`` experts or columns."""
-        file = as_settings(_LayoutFile, data, where="layout: ")
-        return Layout(
-            _expand(file.tables, most),
-            _expand(file.dense, most),
-            _expand(file.limits, most),
-            tuple(file.norms),
-            file.by_class,
-            file.units,
-        )
+        if not isinstance(data, list):
+            raise SettingsError(f"a layout is {type(data).__name__}; expected a list of blocks")
+        blocks = [as_settings(Block, block, where="layout: ") for block in data]
+        for has_tables in (True, False):
+            alike = [block for block in blocks if bool(block.rows) is has_tables]
+            # Numbers below 1 are refused with the block.
+            if sum(max(block.columns, 0) for block in alike) > most:
+                raise SettingsError(f"a layout of more than {most} experts or dense columns")
+        return Layout(blocks)
 
 
-class _LayoutFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A layout as JSON: each value with the number of consecutive columns that have it."""
+def tables_of(sizes: Iterable[int]) -> list[Block]:
+    """Blocks of tables with these numbers of symbols, one for each run of equal ones.
 
-    tables: list[tuple[int, int]]
-    dense: list[tuple[int, int]]
-    limits: list[tuple[ColumnLimits, int]]
-    norms: list[Norm] = []
-    by_class: tuple[int, int] = NO_COLUMNS
-    units: int = 0
+    >>> [(block.columns, block.rows) for block in tables_of([4, 4, 2])]
+    [(2, 4), (1, 2)]
+    """
+    return [Block(TABLES, len([*run]), size) for size, run in groupby(sizes)]
 
 
-def _runs(values: Iterable[Any]) -> list[tuple[Any, int]]:
-    return [(value, len([*run])) for value, run in groupby(values)]
-
-
-def _expand(runs: Sequence[tuple[Any, int]], most: int) -> tuple[Any, ...]:
-    total = 0
-    for _, count in runs:
-        if count < 1:
-            raise SettingsError(f"a layout run of {count} columns; expected at least 1")
-        total += count
-        if total > most:
-            raise SettingsError(f"a layout of more than {most} experts or dense columns")
-    return tuple(chain.from_iterable(repeat(value, count) for value, count in runs))
+def _join_neighbours(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Checked blocks, equal neighbours as one; a norm is of the columns of one block only."""
+    waiting: Block | None = None
+    for block in blocks:
+        block.check()
+        if waiting is None:
+            waiting = block
+        elif not block.norm and replace(waiting, columns=block.columns) == block:
+            waiting = replace(waiting, columns=waiting.columns + block.columns)
+        else:
+            yield waiting
+            waiting = block
+    if waiting is not None:
+        yield waiting
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from safle._native import Kernel
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, Codes, Layout
+from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, TABLES, Block, Codes, Layout
 from safle.encoders.operations import (
     Expressed,
     NumpyOperations,
@@ -143,8 +143,8 @@ class EmbeddingEncoder(Encoder):
     Examples
     --------
     >>> encoder = EmbeddingEncoder([[0.5, 0.5]], buckets=1, group_size=2)
-    >>> encoder.layout.table_sizes, encoder.encode([[0.1, 0.9], [0.9, 0.9]]).symbols.shape
-    ((4,), (2, 1))
+    >>> encoder.layout.table_sizes.tolist(), encoder.encode([[0.1, 0.9]]).symbols.shape
+    ([4], (1, 1))
     """
 
     kind = "embedding"
@@ -173,8 +173,12 @@ class EmbeddingEncoder(Encoder):
     @cached_property
     def layout(self) -> Layout:
         whole, rest = divmod(self._digit_count, self.group_size)
-        sizes = [self.bucketing.radix**self.group_size] * whole
-        return Layout(tuple(sizes + [self.bucketing.radix**rest] * (rest > 0)))
+        blocks = []
+        if whole:
+            blocks.append(Block(TABLES, whole, self.bucketing.radix**self.group_size))
+        if rest:
+            blocks.append(Block(TABLES, 1, self.bucketing.radix**rest))
+        return Layout(blocks)
 
     def arrays(self) -> Arrays:
         return {"thresholds": self.thresholds}

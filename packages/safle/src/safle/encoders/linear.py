@@ -7,14 +7,13 @@ sqrt(|x|)``: pooled activations are skewed, and a square root makes them more al
 With a ``norm_clip`` B > 0, let L be the length of a sample's codes without the constant, rounded
 up, and ``M = B * 2^fraction_bits``. If L > M, every code c becomes ``c * M / L``, rounded towards
 zero. M limits what one sample adds, and the noise of differential privacy is measured by it.
-The layout then has a key ``norms``, ``[[first, last, M]]``: the dense columns first to last - 1
-form a vector no longer than M.
+The layout then has the ``norm`` M: the block's columns form a vector no longer than that.
 """
 
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from safle._native import Kernel
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration, Vector
-from safle.encoders.codes import DENSE_LIMIT, INT16_LIMITS, NO_COLUMNS, Codes, Layout
+from safle.encoders.codes import DENSE_LIMIT, LINEAR, Block, Codes, Layout
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.registry import Settings, annotate
 from safle.errors import SettingsError
@@ -128,11 +127,14 @@ class LinearEncoder(Encoder):
 
     @cached_property
     def layout(self) -> Layout:
-        limits = (INT16_LIMITS,) * self.feature_dim + ((self.scale, self.scale),)
-        clipped = self.norm_limit > 0 and self.feature_dim > 0
-        norms = ((0, self.feature_dim, self.norm_limit),) if clipped else ()
-        by_class = (0, len(limits)) if self.settings.by_class else NO_COLUMNS
-        return Layout((), (self.scale,) * len(limits), limits, norms, by_class)
+        block = partial(Block, LINEAR, scale=self.scale, by_class=bool(self.settings.by_class))
+        constant = block(low=self.scale, high=self.scale)
+        if not self.feature_dim:
+            return Layout([constant])
+        features = block(
+            columns=self.feature_dim, low=-DENSE_LIMIT, high=DENSE_LIMIT, norm=self.norm_limit
+        )
+        return Layout([features, constant])
 
     def arrays(self) -> Arrays:
         return {"mean": self.mean, "deviation": self.deviation}

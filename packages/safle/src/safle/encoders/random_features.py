@@ -16,7 +16,6 @@ same codes. The sum has a deviation of about a power of two, so a step of four d
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Self
 
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from safle._native import Kernel
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import MAX_EXPERTS, Codes, Layout
+from safle.encoders.codes import MAX_EXPERTS, RANDOM, Block, Codes, Layout
 from safle.encoders.linear import (
     BY_CLASS_HELP,
     FRACTION_BITS,
@@ -151,15 +150,11 @@ class Units:
         """The largest code of a unit."""
         return (1 << self.settings.bits) - 1
 
-    def extend_layout(self, linear: Layout) -> Layout:
-        """The layout of linear columns and of the units behind them."""
+    @property
+    def block(self) -> Block:
+        """The columns of the units in a layout."""
         scale = 1 << self.settings.bits - RANGE_BITS
-        return replace(
-            linear,
-            dense_scales=linear.dense_scales + (scale,) * self.count,
-            dense_limits=linear.dense_limits + ((0, self.largest_code),) * self.count,
-            units=self.count,
-        )
+        return Block(RANDOM, self.count, scale=scale, high=self.largest_code)
 
     @cached_property
     def _choices(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -238,7 +233,7 @@ class RandomFeatureEncoder(LinearEncoder):
 
     @cached_property
     def layout(self) -> Layout:
-        return self.units.extend_layout(super().layout)
+        return Layout([*super().layout.blocks, self.units.block])
 
     def express(self, ops: Operations[T], features: T) -> Expressed[T]:
         fixed = self.fixed_point(ops, features)

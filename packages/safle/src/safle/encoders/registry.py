@@ -107,9 +107,9 @@ def make_encoder(
     Examples
     --------
     >>> from safle import DeclaredRange, make_encoder
-    >>> make_encoder(DeclaredRange(0, 16, feature_dim=64)).layout.embedding_dim
+    >>> make_encoder(DeclaredRange(0, 16, feature_dim=64)).layout.dim
     1089
-    >>> make_encoder(DeclaredRange(0, 16, feature_dim=64), "linear").layout.embedding_dim
+    >>> make_encoder(DeclaredRange(0, 16, feature_dim=64), "linear").layout.dim
     65
     """
     chosen = kind_named(kind)

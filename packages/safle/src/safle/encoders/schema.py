@@ -124,8 +124,8 @@ class Schema(Calibration):
     --------
     >>> from safle import make_encoder
     >>> schema = Schema((Column("age", 0, 100), Column("sex", levels=("f", "m"))))
-    >>> make_encoder(schema, "table").layout.table_sizes
-    (2, 4)
+    >>> make_encoder(schema, "table").layout.table_sizes.tolist()
+    [2, 4]
     """
 
     columns: tuple[Column, ...]

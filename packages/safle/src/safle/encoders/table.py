@@ -14,7 +14,6 @@ bytes of the SplitMix64 output number ``U d + j + 1``.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
@@ -26,7 +25,7 @@ from safle.basics.settings import describe
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import MAX_EXPERTS, Layout
+from safle.encoders.codes import MAX_EXPERTS, Layout, tables_of
 from safle.encoders.linear import (
     ByClass,
     LinearEncoder,
@@ -140,9 +139,7 @@ class TableEncoder(Encoder):
     def layout(self) -> Layout:
         # A category has symbols for gaps and for other levels too; a number has one for gaps.
         sizes = np.where(self._level_counts, self._level_counts + 2, 2)
-        return replace(
-            self.units.extend_layout(self.linear.layout), table_sizes=tuple(sizes.tolist())
-        )
+        return Layout([*tables_of(sizes.tolist()), *self.linear.layout.blocks, self.units.block])
 
     @cached_property
     def _level_columns(self) -> NDArray[np.int64]:
@@ -177,7 +174,7 @@ class TableEncoder(Encoder):
 
         Columns of fewer thresholds are padded with infinity, which no value exceeds.
         """
-        steps = np.arange(max(self.layout.table_sizes) - 1)[:, None] - 0.5
+        steps = np.arange(self.layout.table_sizes.max() - 1)[:, None] - 0.5
         # Level i is feature value i: its thresholds lie half a step below and above.
         padded = np.where(steps < self._level_counts + 0.5, steps, np.inf)
         # Every number exceeds minus infinity; a gap, which stands there, does not.

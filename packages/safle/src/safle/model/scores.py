@@ -120,25 +120,22 @@ class DenseScores:
     """
 
     def __init__(self, layout: Layout, weights: NDArray[np.float32], step: float) -> None:
-        scales = np.array(layout.dense_scales, np.int64)
-        self.per_unit = weights.astype(np.float64) / scales[:, None]
+        self.per_unit = weights.astype(np.float64) / layout.scales[:, None]
         """Weights per code unit, float64, (dense_dim, class_count)."""
-        largest = np.abs(np.array(layout.dense_limits, np.int64).reshape(-1, 2)).max(axis=1)
         steps = (weights.astype(np.float64) / step).astype(np.int64)
-        breaks = np.flatnonzero((np.diff(scales) != 0) | (np.diff(largest) != 0)) + 1
-        self._runs = []
-        for run in np.split(np.arange(len(scales)), breaks):
-            if steps[run].any():
+        self._parts = []
+        for block, place in layout.dense_blocks:
+            if steps[place].any():
                 # This many products add up in 32 bits before the sum is widened.
-                depth = _INT32_MOST // (2 * int(largest[run[0]]) << PART_BITS)
-                parts = _split(steps[run])
-                self._runs.append((int(run[0]), parts, depth, float(step / scales[run[0]])))
+                depth = _INT32_MOST // (2 * max(-block.low, block.high) << PART_BITS)
+                part = place.start, _split(steps[place]), depth, float(step / block.scale)
+                self._parts.append(part)
 
     def add(self, scores: NDArray[np.float64], dense: NDArray[np.int16]) -> None:
         """Add to ``scores``, (samples, class_count), in place, exactly."""
         if (dense.shape[1], scores.shape[1]) != self.per_unit.shape:
             raise ValueError("the weights are not of these columns and classes")
-        for left, weights, depth, step in self._runs:
+        for left, weights, depth, step in self._parts:
             _add_scores(dense, left, weights, depth, step, scores)
 
 
@@ -177,7 +174,7 @@ class Squares:
                 f"exponent {head.exponent} and worth {head.share}; expected -{MOST_EXPONENT} to "
                 f"{MOST_EXPONENT}, and 0 < worth <= 1"
             )
-        scales = {layout.dense_scales[column] for column in self.columns}
+        scales = {*layout.scales[self.columns].tolist()}
         if len(scales) > 1:
             raise WireError(f"columns of scales {sorted(scales)} are squared; expected one scale")
         self.step = float(np.ldexp(1 / scales.pop(), head.exponent + OFFSET_BITS))

@@ -49,7 +49,7 @@ class _SpaceFile(msgspec.Struct, tag_field="kind", forbid_unknown_fields=True, o
 
 class _StatisticsFile(_SpaceFile, tag="statistics"):
     fingerprint: Hexadecimal
-    layout: dict[str, Any]
+    layout: list[dict[str, Any]]
     classes: tuple[int | str, ...]
     promise: tuple[str, str, str] | None = None
 

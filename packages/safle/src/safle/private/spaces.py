@@ -143,7 +143,7 @@ class StatisticsSpace:
         """The largest magnitude of noise in any class sum or product."""
         if self.privacy is None:
             return 0
-        largest = max(self.space.layout.dense_scales, default=1)
+        largest = int(self.space.layout.scales.max(initial=1))
         return self._room(max(self.privacy.cross * largest, self.privacy.gram * largest**2))
 
     def _room(self, scale: float) -> int:

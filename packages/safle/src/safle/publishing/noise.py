@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.texts import require_type
-from safle.encoders.codes import INT16_LIMITS, NO_COLUMNS, Layout
+from safle.encoders.codes import DENSE_LIMIT, Layout
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import InvalidInput, MissingExtra, SafleWarning, SettingsError
 from safle.statistics import Statistics
@@ -55,27 +55,25 @@ class Sensitivity:
     @staticmethod
     def of(layout: Layout) -> Sensitivity:
         """Sensitivity of a layout; `SettingsError` if dense columns have no useful bound."""
-        if layout.by_class != NO_COLUMNS:
+        if layout.class_layout:
             raise SettingsError(
                 "this encoder counts products by class, which are not published: make one without "
                 "by_class, and count again"
             )
-        clipped = {column for first, last, _ in layout.dense_norms for column in range(first, last)}
-        power = Fraction(sum(size > 1 for size in layout.table_sizes))
-        experts = power
-        for first, _, longest in layout.dense_norms:
-            power += Fraction(longest, layout.dense_scales[first]) ** 2
-        bounds = zip(layout.dense_scales, layout.dense_limits, strict=True)
-        for column, (scale, limits) in enumerate(bounds):
-            if column in clipped or column in layout.constants:
-                continue
-            if limits == INT16_LIMITS:
+        experts = Fraction(sum(block.columns for block in layout.blocks if block.rows > 1))
+        power = experts
+        for block, _ in layout.dense_blocks:
+            if block.norm:
+                power += Fraction(block.norm, block.scale) ** 2
+            elif block.high - block.low == 2 * DENSE_LIMIT:
                 raise SettingsError(
                     "a sample of this encoder may be of any length, and noise that hides one "
                     "would hide everything: make an encoder with a norm clip ('safle encoder make "
                     "--publishable'), and count again"
                 )
-            power += Fraction(max(map(abs, limits)), scale) ** 2
+            elif not block.constant:
+                longest = Fraction(max(-block.low, block.high), block.scale)
+                power += block.columns * longest**2
         return Sensitivity(power**2 - experts, power)
 
 

@@ -25,7 +25,7 @@ from scipy.linalg import solve_triangular
 
 from safle.basics.memory import require_free_memory
 from safle.encoders import Encoder
-from safle.encoders.codes import DENSE_LIMIT, Codes, CodeSpace, Layout
+from safle.encoders.codes import DENSE_LIMIT, Block, Codes, CodeSpace, Layout, tables_of
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.cells import cells_of, count_cells, independent_columns
 from safle.statistics.value import count_codes
@@ -199,11 +199,12 @@ def _smallest_set(samples: _Samples) -> int:
 
 def _start(samples: _Samples, more_tables: tuple[int, ...], sparse: int) -> Accumulator:
     """Counts of symbols, of levels, of columns of two codes, and of sets of unusual codes."""
-    tables = () if samples.by_class else samples.encoder.layout.table_sizes
+    tables = () if samples.by_class else samples.encoder.layout.table_sizes.tolist()
+    blocks = tables_of([*tables, *more_tables])
+    if sparse:
+        blocks.append(Block("marks", sparse))
     # A constant, so that there is a column.
-    scales = (1,) * (sparse + 1)
-    limits = ((0, 1),) * sparse + ((1, 1),)
-    layout = Layout(tables + more_tables, scales, limits)
+    layout = Layout([*blocks, Block("constant", low=1)])
     return Accumulator(CodeSpace(samples.encoder.fingerprint, layout))
 
 

@@ -202,12 +202,12 @@ def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:
     outside.add(encoder.check(features))
     inside = 1 - len(outside.too_many) / encoder.feature_dim
     codes = encoder.encode(features[:_SAMPLES_LOOKED_AT])
-    values = codes.dense / np.array(encoder.layout.dense_scales, np.float64)
+    values = codes.dense / encoder.layout.scales
     dense_fits = (codes.dense != codes.dense[:1]).any(axis=0)
     dense_fits &= np.sqrt((values**2).mean(axis=0)) <= _CALIBRATED_DEVIATIONS
     dense_fits = np.delete(dense_fits, encoder.layout.constants)
     symbols_fit = (codes.symbols != codes.symbols[:1]).any(axis=0)
     if encoder.gaps:
         # A number's table of two codes says whether it is missing; it need not vary.
-        symbols_fit = symbols_fit[np.array(encoder.layout.table_sizes) > 2]
+        symbols_fit = symbols_fit[encoder.layout.table_sizes > 2]
     return min(inside, float(np.concatenate([symbols_fit, dense_fits]).mean()))

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.progress import Progress
-from safle.encoders.codes import CodeSpace
+from safle.encoders.codes import RANDOM, CodeSpace
 from safle.solver.least_squares import require_memory
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import MARGIN, MOST_SLACK, RidgeCurve, ridge_curve
@@ -106,7 +106,7 @@ def noise_ridge(statistics: Sums) -> float:
     totals = noise.cross * math.sqrt(free * len(statistics.class_names))
     edge = products / 2 + math.hypot(products / 2, totals)
     # The sums of one code are computed from its expert's other codes, and add up their noise.
-    return edge * max(statistics.layout.table_sizes, default=1)
+    return edge * int(statistics.layout.table_sizes.max(initial=1))
 
 
 def choose_ratio(statistics: Sums) -> tuple[float, RidgeCurve]:
@@ -133,7 +133,7 @@ def choose_ratio(statistics: Sums) -> tuple[float, RidgeCurve]:
     candidates: list[tuple[float, RidgeCurve]] = []
     for ratio in RATIOS:
         # A unit's scale times the root of the ratio must be a whole number.
-        if ratio * statistics.layout.dense_scales[-1] ** 2 < 1:
+        if ratio * statistics.layout.blocks[-1].scale ** 2 < 1:
             continue
         kept = first_unit if ratio == inf else len(gram)
         scales = np.ones(kept)
@@ -161,7 +161,7 @@ def without_units(statistics: Sums) -> Sums:
     gram = triangle.take(statistics.gram.packed, statistics.dim, np.arange(kept))
     return replace(
         statistics,
-        space=CodeSpace(statistics.fingerprint, statistics.layout.without_units()),
+        space=CodeSpace(statistics.fingerprint, statistics.layout.without(RANDOM)),
         cross=statistics.cross[:kept].copy(),
         gram=Triangle(gram, kept),
     )

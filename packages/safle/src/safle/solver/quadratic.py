@@ -62,7 +62,7 @@ class ClassCovariances:
         columns = squared_columns(layout)
         self.statistics = statistics
         self._places = columns - layout.by_class[0]
-        self._real = 1 / np.array(layout.dense_scales, np.float64)[columns]
+        self._real = 1 / layout.scales[columns]
         self.rows = len(statistics.codes) + columns
         self.counts = statistics.class_counts.astype(np.float64)
         sums = statistics.cross[self.rows] * self._real[:, None]

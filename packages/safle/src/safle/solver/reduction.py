@@ -70,7 +70,7 @@ class Reduction:
         self._rows = np.concatenate([merged, free.rows]).astype(np.int64)
         self._experts = np.concatenate([merged, of_rows[free.rows]]).astype(np.int64)
         steps = np.ones(statistics.dim)
-        steps[seen:] = 1 / np.array(layout.dense_scales, np.float64)
+        steps[seen:] = 1 / layout.scales
         steps[statistics.dim - layout.units :] *= ratio**-0.5
         self.steps = steps
         """Real value of 1 in each full column of codes, (dim,)."""

@@ -127,7 +127,7 @@ def find_rows(symbols: NDArray[Any], layout: Layout) -> tuple[Integers, NDArray[
 
 def largest_square(dense: NDArray[np.int16], layout: Layout) -> int:
     """A bound on the diagonal of the gram of samples, (samples, dense_dim)."""
-    narrow = np.array([max(-low, high) <= 255 for low, high in layout.dense_limits], np.bool_)
+    narrow = layout.largest <= 255
     wide = dense[:, ~narrow].astype(np.float64)
     # In float64, sums of squares of 16-bit integers are exact for up to 2**23 samples.
     return max(255**2 * len(dense), int(np.einsum("sf,sf->f", wide, wide).max(initial=0)))

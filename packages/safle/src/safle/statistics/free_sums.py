@@ -64,11 +64,11 @@ class FreeSums:
     @cached_property
     def constants(self) -> Integers:
         """Rows of the columns that always hold their scale."""
-        return len(self._codes) + np.array(self.layout.constants, np.int64)
+        return len(self._codes) + self.layout.constants
 
     @property
     def _constant_scales(self) -> Integers:
-        return np.array(self.layout.dense_scales, np.int64)[[*self.layout.constants]]
+        return self.layout.scales[self.layout.constants]
 
     @cached_property
     def rows(self) -> Integers:
@@ -81,16 +81,15 @@ class FreeSums:
     @property
     def scales(self) -> Integers:
         """Integers per real unit of each free column, (free,)."""
-        return self._of_columns(self.layout.dense_scales)
+        return self._of_columns(self.layout.scales)
 
     @property
     def largest(self) -> Integers:
         """Largest magnitude of each free column, (free,)."""
-        return self._of_columns([max(-low, high) for low, high in self.layout.dense_limits])
+        return self._of_columns(self.layout.largest)
 
-    def _of_columns(self, dense: Sequence[int]) -> Integers:
-        codes = np.ones(len(self._codes), np.int64)
-        return np.concatenate([codes, np.array(dense, np.int64)])[self.rows]
+    def _of_columns(self, dense: Integers) -> Integers:
+        return np.concatenate([np.ones(len(self._codes), np.int64), dense])[self.rows]
 
     @cached_property
     def firsts(self) -> Integers:

@@ -84,13 +84,13 @@ class Bounds:
 
     @staticmethod
     def of(s: Margins) -> Bounds:
-        seen, limits = len(s.codes), _limits(s)
-        owners = np.repeat(np.arange(s.layout.experts), np.diff(s.offsets))
+        seen, layout = len(s.codes), s.layout
+        owners = np.repeat(np.arange(layout.experts), np.diff(s.offsets))
         return Bounds(
-            np.concatenate([np.zeros(seen, np.int64), limits[:, 0]]),
-            np.concatenate([np.ones(seen, np.int64), limits[:, 1]]),
+            np.concatenate([np.zeros(seen, np.int64), layout.low]),
+            np.concatenate([np.ones(seen, np.int64), layout.high]),
             s.totals,
-            np.concatenate([owners, -1 - np.arange(s.layout.dense_dim)]).astype(np.int32),
+            np.concatenate([owners, -1 - np.arange(layout.dense_dim)]).astype(np.int32),
             s.sample_count,
         )
 
@@ -108,11 +108,6 @@ class Bounds:
         _find_impossible(gram, first, *columns, self.samples, int(narrow), found)
         rows = np.flatnonzero(found >= 0)
         return np.column_stack([rows, found[rows]])
-
-
-def _limits(s: Margins) -> Integers:
-    """The least and the largest integer of each dense column, int64, (dense_dim, 2)."""
-    return np.array(s.layout.dense_limits, np.int64).reshape(-1, 2)
 
 
 def verify_margins(margins: Margins) -> None:
@@ -177,7 +172,8 @@ def _check_class_sums(s: Margins) -> None:
     for expert, (first, last) in enumerate(pairwise(s.offsets)):
         if not np.array_equal(cross[first:last].sum(axis=0), counts):
             fail("an expert's cross rows sum to the class counts", f"not so in expert {expert}")
-    low, high = (np.outer(limit, counts) for limit in _limits(s).T)
+    low = np.outer(s.layout.low, counts)
+    high = np.outer(s.layout.high, counts)
     _fail_at_row(s, "class sums fit the encoder's range", (sums < low) | (sums > high), seen)
 
 
@@ -186,15 +182,17 @@ def _check_diagonal(s: Margins, diagonal: Integers) -> None:
     differ = (diagonal[:seen] != s.totals[:seen])[:, None]
     _fail_at_row(s, "cross rows sum to the diagonal", differ)
     # In Python's integers, which do not wrap: (x - l)(x - h) <= 0 and |x| <= x^2, summed.
-    limits = _limits(s).astype(object)
-    totals, power = s.totals[seen:].astype(object), diagonal[seen:]
-    most = limits.sum(axis=1) * totals - s.sample_count * limits[:, 0] * limits[:, 1]
+    low = s.layout.low.astype(object)
+    high = s.layout.high.astype(object)
+    totals = s.totals[seen:].astype(object)
+    power = diagonal[seen:]
+    most = (low + high) * totals - s.sample_count * low * high
     if ((power > most) | (power < abs(totals))).any():
         fail("dense squares", "beyond what the encoder's range and the totals allow")
     _check_labels(s, power)
-    for first, last, longest in s.layout.dense_norms:
-        if sum(power[first:last].tolist()) > s.sample_count * longest**2:
-            fail("dense squares", f"more than samples clipped at {longest} have")
+    for block, place in s.layout.dense_blocks:
+        if block.norm and sum(power[place].tolist()) > s.sample_count * block.norm**2:
+            fail("dense squares", f"more than samples clipped at {block.norm} have")
     if ((power ^ s.totals[seen:]) & 1).any():
         fail("dense squares", "expected to be even where the totals are even, odd where odd")
 

@@ -120,7 +120,7 @@ class NoisyStatistics(Sums):
         layout = space.layout
         require_free_memory(
             noisy_bytes(layout),
-            purpose=f"noise for the products of {layout.embedding_dim:,} columns",
+            purpose=f"noise for the products of {layout.dim:,} columns",
             advice="publish sums of a small linear encoder: noise grows with the columns anyway",
         )
         free = FreeSums(layout, len(classes))
@@ -158,7 +158,9 @@ class NoisyStatistics(Sums):
 
 def _check_sizes(free: FreeSums, released: Integers) -> None:
     """Refuse sums so large that the sums computed from them would overflow."""
-    table, scale = max(free.layout.table_sizes, default=1), max(free.layout.dense_scales, default=1)
+    # As Python's integers, which do not wrap.
+    table = int(free.layout.table_sizes.max(initial=1))
+    scale = int(free.layout.scales.max(initial=1))
     classes = max(1, free.class_count)
     growths = {
         "products": table**2,
@@ -176,4 +178,4 @@ def _check_sizes(free: FreeSums, released: Integers) -> None:
 
 def noisy_bytes(layout: Layout) -> int:
     """Memory that noisy statistics take while they are made: vectors and triangles of the gram."""
-    return 4 * 8 * triangle.packed_size(layout.embedding_dim)
+    return 4 * 8 * triangle.packed_size(layout.dim)

@@ -57,8 +57,7 @@ def candidates(margins: Margins) -> tuple[Integers, int]:
     """Rows of the gram in the order in which they are tried, and how many may be in a basis."""
     layout, seen = margins.layout, len(margins.codes)
     widths = np.ones(margins.dim, np.int64)
-    limits = np.array(layout.dense_limits, np.int64).reshape(-1, 2)
-    widths[seen:] = np.abs(limits).max(axis=1, initial=0)
+    widths[seen:] = layout.largest
     order = np.lexsort((hashes(0, margins.dim, 0), widths))
     constants = FreeSums.of(margins).constants
     order = np.concatenate([constants[:1], order[~np.isin(order, constants)]])
@@ -145,9 +144,8 @@ class Columns:
             raise WireError("the columns sent contradict each other; they were altered")
         columns = np.empty((margins.dim, len(self.chosen)), np.int64)
         columns[:, self._sent] = restored
-        scales = np.array(margins.layout.dense_scales, np.int64)
         constants = self.chosen[~self._sent] - len(margins.codes)
-        columns[:, ~self._sent] = scales[constants] * margins.totals[:, None]
+        columns[:, ~self._sent] = margins.layout.scales[constants] * margins.totals[:, None]
         return columns
 
     def restore(self, values: Integers) -> Factor:

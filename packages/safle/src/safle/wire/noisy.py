@@ -45,7 +45,7 @@ def _restore(opened: container.Container, space: CodeSpace | None = None) -> Noi
     # If one promise could be written in two ways, one release would have two digests.
     if container.canonical(privacy.to_json()) != container.canonical(header.privacy):
         raise WireError("the privacy of the release is not written as safle writes it")
-    opened.reserve(noisy_bytes(layout), f"a gram of {layout.embedding_dim} rows")
+    opened.reserve(noisy_bytes(layout), f"a gram of {layout.dim} rows")
     sections = SectionReader(opened, header.planes)
     free = FreeSums(layout, len(classes))
     released = np.empty(free.size, np.int64)

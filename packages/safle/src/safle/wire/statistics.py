@@ -35,7 +35,7 @@ class SpaceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The header fields of every file of sums; ``planes``: half bytes per value of each array."""
 
     fingerprint: str
-    layout: dict[str, Any]
+    layout: list[dict[str, Any]]
     classes: list[ClassName]
     planes: dict[str, int]
 
