@@ -96,7 +96,9 @@ def tables_at_hand(*, quick: bool) -> Iterator[tuple[str, pl.DataFrame]]:
     if not paths:
         raise FileNotFoundError(f"{folder} holds no tables; name a folder in ${TABLES_VARIABLE}")
     for path in paths:
-        yield path.stem, pl.read_csv(path, infer_schema=False)
+        table = pl.read_csv(path, infer_schema=False)
+        if LABEL in table.columns:
+            yield path.stem, table
 
 
 def _generated(samples: int = 300) -> pl.DataFrame:

@@ -79,7 +79,7 @@ EQUATIONS = {
     "Equations of the quadratic head": quadratic,
     "Temperature": temperature,
     "Ridge": ridge,
-    "One ridge or two": choice,
+    "Which criterion": choice,
 }
 """Modules of the solver whose docstrings have the equations."""
 FORMATS = {

@@ -16,9 +16,9 @@ SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
     "public classes": 128,
-    "packed tuples": 208,
+    "packed tuples": 207,
     "isinstance on values that add up": 16,
-    "lines": 25_237,
+    "lines": 25_171,
 }
 
 

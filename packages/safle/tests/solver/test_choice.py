@@ -1,4 +1,4 @@
-"""Two ridges by evidence: units that help are kept, with a ridge of their own, others left out."""
+"""One ridge for all columns: by evidence beside few random columns, else by cross-validation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from safle import (
     DeclaredMoments,
     DeclaredRange,
     Model,
-    SafleClassifier,
     count,
     make_encoder,
     solve,
 )
-from safle.solver.choice import choose_ratio, without_units
+from safle.encoders.schema import Column, Schema
 
 SAMPLES = 400
 
@@ -37,29 +36,40 @@ def straight(features):
     return features @ [0.2, -0.2, 0.1, 0.0]
 
 
-def test_units_that_explain_labels_are_kept():
+def test_random_columns_that_explain_labels_are_used():
     encoder, features, labels, statistics = made(bent)
     solution = solve(statistics)
-    assert solution.units_ratio <= 4
     assert (Model(encoder, solution).predict(features) == labels).mean() > 0.8
     assert solution.curve.criterion == "evidence"
 
 
-def test_units_that_explain_nothing_are_left_out_of_a_smaller_model():
+def test_random_columns_that_explain_nothing_do_no_harm():
     encoder, features, labels, statistics = made(straight)
-    solution = solve(statistics)
-    assert solution.units_ratio == np.inf
-    assert "units left out" in repr(solution)
-    assert solution.units == 0 < encoder.layout.units
-    fitted = SafleClassifier(encoder=encoder).fit(features, labels)
-    assert fitted.units_ == 0
-    assert SafleClassifier(encoder=encoder, criterion="gcv").fit(features, labels).units_ > 0
-    assert not solution.weights[-encoder.layout.units :].any()
-    model, one_ridge = Model(encoder, solution), Model(encoder, solve(statistics, criterion="gcv"))
-    assert len(model.to_bytes()) < len(one_ridge.to_bytes())
-    read = Model.from_bytes(model.to_bytes())
-    assert np.array_equal(read.decision_function(features), model.decision_function(features))
-    assert read.digest == model.digest
+    fresh = np.random.default_rng(1).normal(size=(2_000, 4))
+    plain = make_encoder(DeclaredMoments(np.zeros(4), np.ones(4)), "linear")
+    right = straight(fresh) > 0
+    found = [
+        (Model(own, solve(count(own, features, labels))).predict(fresh) == right).mean()
+        for own in (encoder, plain)
+    ]
+    assert found[0] > found[1] - 0.02
+    assert solve(statistics).curve.criterion == "evidence"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), [("linear", {}), ("random-features", {"units": 600}), ("embedding", {})]
+)
+def test_without_random_columns_or_with_many_cross_validation_chooses(kind, settings):
+    _, features, labels, _ = made(bent)
+    encoder = make_encoder(DeclaredRange(-3, 3, feature_dim=4), kind, **settings)
+    assert solve(count(encoder, features, labels)).curve.criterion == "gcv"
+
+
+def test_one_column_beside_the_constant_is_left_to_cross_validation():
+    schema = Schema((Column("sex", levels=("f", "m")),))
+    encoder = make_encoder(schema, "table", units=1, terms=1)
+    statistics = count(encoder, np.ones((40, 1)), np.arange(40) % 2)
+    assert solve(statistics).curve.criterion == "gcv"
 
 
 def test_few_samples_are_judged_by_cross_validation():
@@ -71,48 +81,30 @@ def test_few_samples_are_judged_by_cross_validation():
     assert solution.ridge > 1
 
 
-def test_weights_solve_the_system_with_both_ridges():
-    _, _, _, statistics = made(bent)
-    solution = solve(statistics, head="least-squares")
-    real = np.ones(statistics.dim)
-    scales = statistics.layout.scales
-    real[len(statistics.codes) :] = 1 / scales
-    ridges = np.full(statistics.dim, solution.ridge)
-    ridges[-statistics.layout.units :] *= solution.units_ratio
-    gram = statistics.gram_square() * real * real[:, None]
-    expected = np.linalg.solve(gram + np.diag(ridges), statistics.cross * real[:, None])
-    np.testing.assert_allclose(solution.weights, expected, atol=1e-9 * np.abs(expected).max())
-
-
-def test_what_is_left_without_units_is_what_an_encoder_without_them_counts():
-    _, _, _, statistics = made(bent)
-    kept = without_units(statistics)
-    dim = statistics.dim - statistics.layout.units
-    assert np.array_equal(kept.gram_square(), statistics.gram_square()[:dim, :dim])
-    assert np.array_equal(kept.cross, statistics.cross[:dim])
-    kept.verify()
+def test_random_columns_of_tables_have_a_quarter_of_their_value():
+    """The same integers at four times the scale: sixteen times the ridge, beside the others."""
+    features = made(bent)[1]
+    moments = DeclaredMoments(np.zeros(4), np.ones(4))
+    scales = {
+        kind: make_encoder(moments, kind, units=8, bits=4).layout.scales[-8:].tolist()
+        for kind in ("random-features", "table")
+    }
+    assert scales == {"random-features": [4] * 8, "table": [16] * 8}
+    assert make_encoder(moments, "table", bits=4).encode(features).dense[:, 5:].max() == 15
 
 
 @pytest.mark.parametrize("rule", [bent, straight])
-def test_the_choice_has_the_highest_evidence_of_the_samples_themselves(rule):
+def test_the_evidence_is_that_of_the_samples_themselves(rule):
     encoder, features, labels, statistics = made(rule)
-    chosen, curve = choose_ratio(statistics)
-    codes = encoder.encode(features).dense / encoder.layout.scales
-    columns, units = codes[:, :4], codes[:, 5:]
+    curve = solve(statistics).curve
+    columns = encoder.encode(features).dense / encoder.layout.scales
+    columns = columns - columns.mean(axis=0)
     y = labels - labels.mean()
-
-    def evidence(ratio, ridge):
-        parts = columns if ratio == np.inf else np.c_[columns, units / np.sqrt(ratio)]
-        parts = parts - parts.mean(axis=0)
-        covariance = np.eye(SAMPLES) + parts @ parts.T / ridge
+    for ridge, score in zip(curve.ridges[::6], curve.scores[::6], strict=True):
+        covariance = np.eye(SAMPLES) + columns @ columns.T / ridge
         quadratic = y @ np.linalg.solve(covariance, y)
-        return np.log(quadratic / SAMPLES) + np.linalg.slogdet(covariance)[1] / SAMPLES
-
-    best = curve.scores.min()
-    at = float(curve.ridges[np.argmin(curve.scores)])
-    assert best == pytest.approx(evidence(chosen, at), abs=1e-6)
-    for ratio in (0.25, 1.0, 16.0, np.inf):
-        assert best <= evidence(ratio, at) + 1e-3
+        expected = np.log(quadratic / SAMPLES) + np.linalg.slogdet(covariance)[1] / SAMPLES
+        assert score == pytest.approx(expected, abs=1e-6)
 
 
 def test_probabilities_of_two_classes_are_near_the_true_ones():

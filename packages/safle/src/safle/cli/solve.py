@@ -31,12 +31,6 @@ HEAD = (
     "where clients counted by class) or averaged, from the same statistics; auto is averaged "
     "where there are two classes or more."
 )
-CRITERION = (
-    "How auto chooses: gcv (generalised cross-validation), evidence (marginal likelihood, which "
-    "also gives random features a ridge of their own), or auto: evidence up to 600 columns, where "
-    "the fit leaves a residual; else gcv."
-)
-CRITERIA = click.Choice(["auto", "gcv", "evidence"])
 PRIORS = (
     "How frequent classes are where the model is used: uniform, or a .csv of lines 'class,number'."
 )
@@ -74,7 +68,6 @@ def _read_priors(_context: click.Context, _option: click.Parameter, text: str | 
 solve_options = opt.options(
     opt.option("--ridge", RIDGE, "auto|0|NUMBER", callback=_parse_ridge, default="auto"),
     opt.option("--head", HEAD, "NAME", type=click.Choice(["auto", *HEADS]), default="auto"),
-    opt.option("--criterion", CRITERION, type=CRITERIA, default="auto"),
     opt.option(
         "--priors",
         PRIORS,
@@ -204,7 +197,7 @@ def _facts(model: Model, solution: Solution) -> dict[str, object]:
     return {
         "samples": f"{solution.sample_count:,}",
         **model_facts(model),
-        "ridge": f"{solution.ridges}{chosen}",
+        "ridge": f"{solution.ridge:.4g}{chosen}",
         "residual": f"{solution.residual:.1e}",
         "rank": "full: the ridge is positive" if solution.rank is None else f"{solution.rank:,}",
         "precision": solution.precision,

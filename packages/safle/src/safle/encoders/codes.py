@@ -202,15 +202,6 @@ class Layout:
         return range(found[0].start, found[-1].stop) if found else range(0)
 
     @property
-    def units(self) -> int:
-        """How many random columns there are, the last ones."""
-        return len(self.block(RANDOM))
-
-    def without(self, name: str) -> Layout:
-        """The layout of all columns but those of this name."""
-        return Layout(block for block in self.blocks if block.name != name)
-
-    @property
     def experts(self) -> int:
         return sum(block.columns for block in self.blocks if block.rows)
 

@@ -8,9 +8,9 @@ threshold b_j (of tables; 0 here) and keeps ``bits`` bits of what is positive:
     ``code_j = min(2^bits - 1, floor(max(0, sum_j - b_j) / 2^shift + 1/2))``
 
 with ``shift = fraction_bits + floor(b / 2) + 2 - bits``, b the bits of the number ``terms``. The
-scale of a unit is ``2^(bits - 2)``. All of it is integer arithmetic: every machine computes the
-same codes. The sum has a deviation of about a power of two, so a step of four deviations over
-2^bits is a shift.
+scale of a unit is ``2^(bits - 2)``, of tables ``2^bits``. All of it is integer arithmetic: every
+machine computes the same codes. The sum has a deviation of about a power of two, so a step of four
+deviations over 2^bits is a shift.
 """
 
 from __future__ import annotations
@@ -123,13 +123,22 @@ def _root_bits(terms: int) -> int:
 class Units:
     """Which of ``dim`` fixed-point columns each unit adds or subtracts, and its threshold.
 
-    All of it follows from the settings; without ``has_thresholds``, thresholds are 0.
+    All of it follows from the settings; without ``has_thresholds``, thresholds are 0. Their scale
+    is ``2**scale_bits`` that of a code whose largest value is four deviations.
     """
 
     def __init__(
-        self, dim: int, settings: RandomFeatureSettings, *, has_thresholds: bool = False
+        self,
+        dim: int,
+        settings: RandomFeatureSettings,
+        *,
+        has_thresholds: bool = False,
+        scale_bits: int = 0,
     ) -> None:
-        self.dim, self.settings, self.has_thresholds = dim, settings, has_thresholds
+        self.dim = dim
+        self.settings = settings
+        self.has_thresholds = has_thresholds
+        self.scale = 1 << settings.bits - RANGE_BITS + scale_bits
         self.count, self.terms = int(settings.units or 0), int(settings.terms or 0)
         if self.terms > dim:
             raise SettingsError(f"{self.terms} terms; expected at most {dim}, one per feature")
@@ -153,8 +162,7 @@ class Units:
     @property
     def block(self) -> Block:
         """The columns of the units in a layout."""
-        scale = 1 << self.settings.bits - RANGE_BITS
-        return Block(RANDOM, self.count, scale=scale, high=self.largest_code)
+        return Block(RANDOM, self.count, scale=self.scale, high=self.largest_code)
 
     @cached_property
     def _choices(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

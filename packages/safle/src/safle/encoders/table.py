@@ -6,6 +6,8 @@ units. The inputs of units are the numbers, then the levels; units have threshol
 most effects in tables involve two or three columns. A unit reads a level as a fixed-point column,
 ``floor(sqrt(4^fraction_bits * m))`` in samples of this level and ``-floor(sqrt(floor(
 4^fraction_bits / m)))`` in others, ``m = max(L, 2) - 1``, as if all levels were equally frequent.
+The scale of a unit is ``2^bits``, four times that of `safle.encoders.random_features`: its values
+are a quarter as large, so the one ridge of all columns weighs sixteen times as much on it.
 Of U units over d inputs, unit j has the threshold ``floor((B - 1020) * floor(sqrt(48171 * terms *
 4^fraction_bits)) / 2^16)``, about normal with 0.7 of the sum's deviation: B is the sum of the eight
 bytes of the SplitMix64 output number ``U d + j + 1``.
@@ -40,6 +42,8 @@ from safle.encoders.schema import Schema
 from safle.errors import SettingsError
 
 UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
+SCALE_BITS = 2
+"""Four times the scale; docs/trials.md compares it with others, and with a ridge of its own."""
 _UNITS = annotate(
     UNITS_HELP, minimum=1, maximum=MAX_EXPERTS, chosen="64 per number or level, at most 256"
 )
@@ -116,7 +120,7 @@ class TableEncoder(Encoder):
                 f"{len(self.numbers)} columns of numbers"
             )
         inputs = len(self.numbers) + len(self._level_columns)
-        self.units = Units(inputs, self.settings, has_thresholds=True)
+        self.units = Units(inputs, self.settings, has_thresholds=True, scale_bits=SCALE_BITS)
 
     @classmethod
     def measure(cls, calibration: Calibration, settings: TableSettings) -> dict[str, Any]:

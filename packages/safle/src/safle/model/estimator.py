@@ -68,8 +68,6 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     encoder_ : Encoder
     statistics_ : Statistics, everything counted so far: what a client sends, and what adds up
     solution_ : Solution, with the ridge curve and the residual
-    units_ : how many units the model uses: 0 where solving left them out because they explain
-        nothing, whatever ``units`` asks for
     model_ : Model, to save or export
     n_features_in_ : int
 
@@ -243,10 +241,6 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             criterion=self.criterion,
             priors=self.priors,
         )
-
-    @property
-    def units_(self) -> int:
-        return self.solution_.units
 
     @cached_property
     def model_(self) -> Model:

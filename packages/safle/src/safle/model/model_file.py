@@ -6,7 +6,7 @@ where known, ``privacy`` of noisy statistics, and ``temperature``, a hexadecimal
 are divided by before the softmax. Tensors:
 
 - ``codes``: int64, ascending, the columns that have weights;
-- ``weights``: float32, codes, then dense columns, per real unit, without units left out;
+- ``weights``: float32, codes, then dense columns, per real unit;
 - ``intercept``: float32; ``encoder.NAME``: the encoder's;
 - ``factors``: int16, of the quadratic head, classes x d(d+1)/2, rows of an upper triangular V; d
   columns are counted by class, without the constant; ``offsets``: int32, classes x d.
@@ -66,10 +66,7 @@ def write_model(model: Model) -> bytes:
     if model.temperature is not None:
         header["temperature"] = model.temperature.hex()
     arrays: Arrays = {f"{_ENCODER_PREFIX}{name}": a for name, a in model.encoder.arrays().items()}
-    # The file omits the rows of units that solving left out.
-    other_rows = len(model.weights) - model.encoder.layout.units
-    rows = len(model.weights) if model.weights[other_rows:].any() else other_rows
-    arrays |= {"codes": model.codes, "weights": model.weights[:rows], "intercept": model.intercept}
+    arrays |= {"codes": model.codes, "weights": model.weights, "intercept": model.intercept}
     if model.squares is not None:
         head = model.squares.head
         arrays |= {"factors": head.factors, "offsets": head.offsets}
@@ -141,14 +138,7 @@ def _restore_weights(
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Codes, weights and intercept, checked against the encoder and the number of classes."""
     codes, weights, intercept = (arrays[name] for name in ("codes", "weights", "intercept"))
-    rows = len(weights) if weights.ndim == 2 else -1
-    most = len(codes) + encoder.layout.dense_dim
-    other_rows = most - encoder.layout.units
-    if rows != other_rows and (rows != most or not weights[other_rows:].any()):
-        raise WireError(
-            f"weights have shape {weights.shape}; expected {most} rows, or {other_rows} where "
-            "units are left out"
-        )
+    rows = len(codes) + encoder.layout.dense_dim
     shapes = {
         "codes": (codes, np.int64, (len(codes),)),
         "weights": (weights, np.float32, (rows, classes)),
@@ -162,6 +152,4 @@ def _restore_weights(
     limit = encoder.layout.code_count
     if (np.diff(codes) <= 0).any() or (len(codes) and not 0 <= codes[0] <= codes[-1] < limit):
         raise WireError("the codes are not ascending columns of the encoder")
-    padded = np.zeros((most, classes), np.float32)
-    padded[:rows] = weights
-    return codes, padded, intercept
+    return codes, weights, intercept

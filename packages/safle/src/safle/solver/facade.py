@@ -14,13 +14,20 @@ from numpy.typing import NDArray
 from safle.basics.progress import Progress, no_progress
 from safle.basics.texts import require_type
 from safle.errors import InvalidInput, SolveError
-from safle.solver.choice import Choice, choose, without_units
+from safle.solver.choice import Choice, choose
 from safle.solver.heads import Priors, discriminant, multiply_in_order, shift_of
 from safle.solver.least_squares import least_squares
-from safle.solver.quadratic import average, can_square, quadratic, quadratic_share, require_squares
+from safle.solver.quadratic import (
+    average,
+    can_square,
+    quadratic,
+    quadratic_share,
+    require_squares,
+    sum_of_classes,
+)
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import CRITERIA
-from safle.solver.solution import HEADS, Solution, digest_of_sum, privacy_of
+from safle.solver.solution import HEADS, Solution, privacy_of
 from safle.solver.spectrum import spectrum_of
 from safle.solver.temperature import Fit, find_temperature, fit_log_odds
 from safle.statistics.noisy import NoisyStatistics
@@ -63,9 +70,8 @@ def solve(
         each class, of statistics counted by class), "averaged" (the mean of the heads that the
         statistics allow), or "auto": averaged if there are two classes or more, with scatter
         within them, else least-squares
-    criterion : "gcv"; "evidence", which gives units a ridge of their own, or leaves them out, where
-        there are at most 600 columns and the fit leaves a residual; or "auto": "evidence" there,
-        and "gcv" elsewhere
+    criterion : "gcv"; "evidence"; or "auto": evidence where there are random columns, at most 600
+        columns and a residual of the labels, "gcv" elsewhere
     priors : how frequent classes are where the model is used: "uniform", or a number for each
         class; None for the frequencies that were counted. Least squares takes no priors.
     progress : called with the finished share, 0 to 1
@@ -173,7 +179,7 @@ def _solve(statistics: Sums, options: Options) -> Solution:
 
 def _solve_squares(statistics: Sums, options: Options) -> Solution:
     """The quadratic head, with ridge and temperature of the discriminant of the same columns."""
-    linear = _solve_linear(without_units(statistics), options._replace(head="discriminant"))
+    linear = _solve_linear(sum_of_classes(statistics), options._replace(head="discriminant"))
     return quadratic(statistics, linear)
 
 
@@ -185,9 +191,7 @@ def _solve_linear(statistics: Sums, options: Options) -> Solution:
         tries, begin = NOISY_TRIES if noisy else 1, 0.6
     else:
         choice = Choice(options.ridge)
-    left_out = choice.ratio == np.inf
-    kept = without_units(statistics) if left_out else statistics
-    reduction = Reduction(kept, 1.0 if left_out else choice.ratio)
+    reduction = Reduction(statistics)
     solving = _part_of(options.progress, begin, 0.95)
     plain = least_squares(reduction, choice.ridge, solving, tries)
 
@@ -197,8 +201,7 @@ def _solve_linear(statistics: Sums, options: Options) -> Solution:
 
     solved = replace(plain, curve=choice.curve)
     # Noisy sums do not show how the noise changes scores, so they give no temperature.
-    solved = put_head(options.head, solved, reduction.target, None if noisy else degrees_of_freedom)
-    return solved if choice.ratio == 1 else _with_units(solved, statistics, choice.ratio)
+    return put_head(options.head, solved, reduction.target, None if noisy else degrees_of_freedom)
 
 
 def put_head(
@@ -242,18 +245,4 @@ def put_head(
         weights=multiply_in_order(weights, mixing),
         intercept=intercept,
         temperature=temperature,
-    )
-
-
-def _with_units(solved: Solution, statistics: Sums, ratio: float) -> Solution:
-    """The solution in the real units of the layout, with zero weights for units left out."""
-    weights = np.zeros((statistics.dim, solved.weights.shape[1]))
-    weights[: len(solved.weights)] = solved.weights
-    weights[statistics.dim - statistics.layout.units :] *= ratio**-0.5
-    return replace(
-        solved,
-        space=statistics.space,
-        weights=weights,
-        sum_digest=digest_of_sum(statistics),
-        units_ratio=ratio,
     )

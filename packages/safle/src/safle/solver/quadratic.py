@@ -37,9 +37,11 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, lapack
 
 from safle.basics.memory import require_free_memory
+from safle.encoders.codes import CodeSpace
 from safle.errors import InvalidInput, SolveError
 from safle.solver.heads import log_shares
 from safle.solver.solution import OFFSET_BITS, Quadratic, Solution, squared_columns
+from safle.statistics.gram import Triangle
 from safle.statistics.value import Sums
 
 POOLED = 0.9
@@ -93,6 +95,22 @@ def quadratic_share(statistics: Sums) -> float:
     d = len(squared_columns(statistics.layout))
     at_half = COLUMNS_PER_FEATURE * d * len(statistics.class_names)
     return at_half / (at_half + statistics.dim - d - len(statistics.layout.constants))
+
+
+def sum_of_classes(statistics: Sums) -> Sums:
+    """The sums over the columns that are counted by class, and no others."""
+    layout = statistics.layout.class_layout
+    assert layout is not None, "nothing is counted by class"
+    first, after = statistics.layout.by_class
+    packed = sum(gram.packed.astype(np.int64) for gram in statistics.class_grams)
+    return Sums(
+        CodeSpace(statistics.fingerprint, layout),
+        np.empty(0, np.int64),
+        statistics.cross[len(statistics.codes) + first : len(statistics.codes) + after].copy(),
+        statistics.class_names,
+        statistics.class_counts,
+        Triangle(np.asarray(packed), layout.dense_dim),
+    )
 
 
 def directions(statistics: Sums) -> int:

@@ -46,10 +46,10 @@ class Reduction:
     """Orthonormal Q, (dim, reduced_dim): real full coordinates <-> reduced ones.
 
     Reduced coordinates: the merged constant (if any), the contrasts of each expert, the dense
-    columns that are not constant. The units' real values are divided by the root of ``ratio``.
+    columns that are not constant.
     """
 
-    def __init__(self, statistics: Sums, ratio: float = 1.0) -> None:
+    def __init__(self, statistics: Sums) -> None:
         layout, seen = statistics.layout, len(statistics.codes)
         free = FreeSums.of(statistics)
         self.statistics = statistics
@@ -71,7 +71,6 @@ class Reduction:
         self._experts = np.concatenate([merged, of_rows[free.rows]]).astype(np.int64)
         steps = np.ones(statistics.dim)
         steps[seen:] = 1 / layout.scales
-        steps[statistics.dim - layout.units :] *= ratio**-0.5
         self.steps = steps
         """Real value of 1 in each full column of codes, (dim,)."""
         self._totals = statistics.cross.sum(axis=1) * steps

@@ -65,7 +65,6 @@ class Solution:
     intercept : float64, (class_count,)
     head : "least-squares", "discriminant", "averaged" or "quadratic"
     ridge : the strength used (its nearest value of 20 significant bits)
-    units_ratio : ridge of the layout's units over ``ridge``; infinity where units are left out
     class_counts : int64, (class_count,); empty where weights come from a model file
     residual : relative residual of the linear system
     rank : numerical rank, where ridge is 0
@@ -101,7 +100,6 @@ class Solution:
     privacy: Privacy | None = None
     temperature: float | None = None
     sum_digest: str = ""
-    units_ratio: float = 1.0
 
     @classmethod
     def of(cls, statistics: Sums, **solved: Any) -> Self:
@@ -121,24 +119,10 @@ class Solution:
         """How many samples the weights come from."""
         return int(self.class_counts.sum())
 
-    @property
-    def units(self) -> int:
-        """How many units have weights: all, or none where they are left out."""
-        return 0 if self.units_ratio == np.inf else self.space.layout.units
-
-    @property
-    def ridges(self) -> str:
-        """The ridge, and that of the units where it differs, as text."""
-        if self.units_ratio == 1:
-            return f"{self.ridge:.4g}"
-        if self.units_ratio == np.inf:
-            return f"{self.ridge:.4g}, units left out"
-        return f"{self.ridge:.4g}, of units {self.units_ratio * self.ridge:.4g}"
-
     def __repr__(self) -> str:
         return (
             f"<Solution: {self.sample_count:,} samples, {len(self.class_names)} classes, "
-            f"{len(self.weights):,} columns, {self.head} head, ridge {self.ridges}, "
+            f"{len(self.weights):,} columns, {self.head} head, ridge {self.ridge:.4g}, "
             f"encoder {self.space.fingerprint[:12]}…>"
         )
 
