@@ -158,6 +158,7 @@ def test_cells_are_judged_in_plain_files_and_clients_under_masks():
         {"cells": None},
         {"disguises": Disguises(9, 0.8)},
         {"disguises": Disguises(10, 0.81)},
+        {"disguises": Disguises(10, 0.8, few=0.96)},
         {"disguises": None},
     ):
         assert rule_of(policy, replace(plain, **change)) == "least_cell"
@@ -177,10 +178,14 @@ def test_cells_are_judged_in_plain_files_and_clients_under_masks():
 def test_cells_of_a_histogram_are_judged():
     grid = Grid(0, 1, 1, bins=2)
     ten = np.array([[0.1]] * 10 + [[0.9]] * 10)
-    Policy(least_cell=10).check(Release.of(Histogram.of([ten], grid)))
-    nine = Release.of(Histogram.of([ten[1:]], grid))
+    assert rule_of(Policy(least_cell=10), Release.of(Histogram.of([ten], grid))) == "least_cell"
+    Policy(least_cell=10).check(Release.of(Histogram.of([ten], grid), disguises=Disguises(10, 0.0)))
+    nine = Release.of(Histogram.of([ten[1:]], grid), disguises=Disguises(10, 0.0))
     assert rule_of(Policy(least_cell=10), nine) == "least_cell"
-    assert nine.gives_away == "2 counts, 1 of them of fewer than 10 samples"
+    assert nine.gives_away == (
+        "whoever holds this file can reconstruct samples; we have no attack to run on it, and it "
+        "holds 2 counts, 1 of them of fewer than 10 samples"
+    )
 
 
 def test_the_example_is_a_policy_with_the_rule_on_cells(tmp_path):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import rich_click as click
-from numpy.typing import NDArray
 
 from safle.basics.memory import readable
 from safle.cli import options as opt
@@ -15,7 +14,7 @@ from safle.cli.facts import counts_facts, list_names, show_exposure, warn_of_coa
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import InvalidInput
-from safle.site.counting import Counts, count_table, describe_repeats
+from safle.site.counting import Counts, count_table, describe_repeats, histogram_table
 from safle.site.exposure import describe_cells
 from safle.site.policy import Policy
 from safle.site.release import FILE_TYPE_OF, Release
@@ -159,7 +158,7 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     Every client uses the same --low and --high, or --schema, and --bins. The summed histograms
     give the same thresholds however the data are split, and no client shows its features.
     """
-    from safle.encoders.histogram import Grid, Histogram
+    from safle.encoders.histogram import Grid
 
     declared = opt.parse_grid(options)
     if declared is None:
@@ -169,18 +168,14 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     # Every client counts the columns in the same order, whatever the order of its file.
     table = table.arrange(declared["names"] or sorted(table.names), where=str(features))
     grid = Grid(feature_dim=table.feature_dim, **declared | {"names": table.names})
-    # A client without samples has a histogram too.
-    counted = Histogram.of([], grid)
-
-    def add(block: NDArray[Any], _labels: Any, _weights: Any) -> None:
-        nonlocal counted
-        counted += Histogram.of(block, grid)
-
     with session.progress(f"histogram of {features.name}") as advance:
-        table.for_each_batch(add, where=features, progress=advance)
-    file_type, data = release(session, Counts(counted, counted), output, release_files)
-    session.facts(f"{output}: {file_type}", counts_facts(counted, data))
-    warn_of_coarse(session, counted)
+        counts = histogram_table(
+            grid, table, where=features, least_cell=release_files.least_cell, progress=advance
+        )
+    warn_of_repeats(session, table, counts)
+    file_type, data = release(session, counts, output, release_files)
+    session.facts(f"{output}: {file_type}", counts_facts(counts.total, data))
+    warn_of_coarse(session, counts.total)
 
 
 @command("safle rehearse hospital_a.csv --encoder encoder.safetensors")

@@ -18,8 +18,14 @@ from numpy.typing import NDArray
 from safle.basics.progress import Progress, no_progress
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
+from safle.encoders.histogram import Grid, Histogram
 from safle.errors import InvalidInput, SafleWarning
-from safle.site.disguises import Disguises, find_disguised_answers, find_disguises
+from safle.site.disguises import (
+    Disguises,
+    find_disguised_answers,
+    find_disguised_values,
+    find_disguises,
+)
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.cells import count_cells
 
@@ -95,7 +101,8 @@ def count_table(
     """
     total = Accumulator(encoder, classes=classes, allow_outside=allow_outside)
     distinct_rows = Accumulator(encoder, classes=classes, allow_outside=True)
-    first = find_first(table)
+    copies = count_copies(table)
+    first = _mark_first(table, copies)
     done = 0
 
     def add(features: NDArray[Any], labels: NDArray[Any], weights: Weights | None) -> None:
@@ -118,8 +125,7 @@ def count_table(
             rows = distinct_rows.snapshot()
     disguises = None
     if least_cell and rows.sample_count and count_cells(rows.cells).smallest >= least_cell:
-        counted = table.weights if first is None else first
-        disguises = find_disguises(encoder, table, rows, counted)
+        disguises = find_disguises(encoder, table, rows, statistics, copies, least_cell)
     return Counts(statistics, rows, disguises)
 
 
@@ -128,21 +134,40 @@ def find_first(table: Table) -> NDArray[np.bool_] | None:
 
     Samples of weight zero are passed over.
     """
+    return _mark_first(table, count_copies(table))
+
+
+def _mark_first(table: Table, copies: Weights) -> NDArray[np.bool_] | None:
+    first = copies > 0
+    weights = 1 if table.weights is None else table.weights
+    return None if (first == weights).all() else first
+
+
+def count_copies(table: Table) -> Weights:
+    """How often each row, features and label, is counted: at the first of its samples, else 0."""
     weights = np.ones(len(table), np.int64) if table.weights is None else table.weights
     counted = np.flatnonzero(weights > 0)
     columns = np.unique(np.linspace(0, table.feature_dim - 1, COLUMNS_COMPARED).astype(np.intp))
     hashes = _hash_rows(block[:, columns] for block, _ in table.batches(ROWS_HASHED))[counted]
     ordered = np.sort(hashes)
     candidates = counted[np.isin(hashes, ordered[1:][ordered[1:] == ordered[:-1]])]
-    _, labels = np.unique(np.asarray(table.labels)[candidates], return_inverse=True)
+    _, labels = np.unique(_labels_of(table)[candidates], return_inverse=True)
     parts = [slice(i, i + ROWS_HASHED) for i in range(0, len(candidates), ROWS_HASHED)]
     full_hashes = _hash_rows(
         np.column_stack([table.features[candidates[part]], labels[part]]) for part in parts
     )
-    first = weights > 0
-    first[candidates] = False
-    first[candidates[np.unique(full_hashes, return_index=True)[1]]] = True
-    return None if (first == weights).all() else first
+    _, places, rows = np.unique(full_hashes, return_index=True, return_inverse=True)
+    times = np.zeros(len(places), np.int64)
+    np.add.at(times, rows, weights[candidates])
+    copies = np.maximum(weights, 0)
+    copies[candidates] = 0
+    copies[candidates[places]] = times
+    return copies
+
+
+def _labels_of(table: Table) -> NDArray[Any]:
+    """Its labels; without any, all samples are of one class."""
+    return np.zeros(len(table), np.int64) if table.labels is None else table.labels
 
 
 def describe_repeats(table: Table, distinct_rows: int) -> str:
@@ -168,7 +193,7 @@ def describe_repeats(table: Table, distinct_rows: int) -> str:
     matters = repeats >= SHARE_OF_REPEATS * samples
     if table.ids is None:
         return text if matters else ""
-    pairs = zip(table.ids.tolist(), np.asarray(table.labels).tolist(), strict=True)
+    pairs = zip(table.ids.tolist(), _labels_of(table).tolist(), strict=True)
     first = find_first(replace(table, labels=np.array([repr(pair) for pair in pairs])))
     repeated_ids = 0 if first is None else samples - int(first.sum())
     said = f"{text} (those that repeat its id as well: {repeated_ids:,})"
@@ -213,7 +238,8 @@ def evaluate_table(
 
     empty = Evaluation.empty(model.digest, model.class_names)
     counts, outside = [empty, empty], model.watch()
-    first = find_first(table)
+    copies = count_copies(table)
+    first = _mark_first(table, copies)
     done = 0
 
     def add(features: NDArray[Any], labels: NDArray[Any], weights: Weights | None) -> None:
@@ -230,6 +256,45 @@ def evaluate_table(
     rows = total if first is None else counts[1]
     disguises = None
     if least_cell and count_cells(rows.cells).smallest >= least_cell:
-        counted = table.weights if first is None else first
-        disguises = find_disguised_answers(model, table, rows, counted)
+        disguises = find_disguised_answers(model, table, rows, copies)
     return Counts(total, rows, disguises)
+
+
+def histogram_table(
+    grid: Grid,
+    table: Table,
+    *,
+    where: object,
+    least_cell: int = 0,
+    progress: Progress = no_progress,
+) -> Counts[Histogram]:
+    """How often values of a site's table, which needs no labels, fall into bins; see `count_table`.
+
+    Examples
+    --------
+    >>> from safle.tables import Table
+    >>> grid = Grid(0, 1, feature_dim=1, bins=2)
+    >>> counts = histogram_table(grid, Table(np.array([[0.1], [0.1], [0.9]])), where="ward.csv")
+    >>> counts.total.counts.tolist(), counts.distinct_rows.counts.tolist()
+    ([[0, 2, 1, 0]], [[0, 1, 1, 0]])
+    """
+    copies = count_copies(table)
+    first = copies > 0
+    # A client without samples has a histogram too.
+    total = Histogram.of([], grid)
+    distinct_rows = total
+    done = 0
+
+    def add(features: NDArray[Any], _labels: Any, _weights: Any) -> None:
+        nonlocal total, distinct_rows, done
+        total += Histogram.of(features, grid)
+        distinct_rows += Histogram.of(features[first[done : done + len(features)]], grid)
+        done += len(features)
+
+    table.for_each_batch(add, where=where, progress=progress)
+    if first.all():
+        distinct_rows = total
+    disguises = None
+    if least_cell and count_cells(distinct_rows.cells).smallest >= least_cell:
+        disguises = find_disguised_values(distinct_rows, table, copies)
+    return Counts(total, distinct_rows, disguises)

@@ -11,21 +11,23 @@ judges the codes themselves:
 - the *weight* of a sample i is its leverage ``p_i' inverse(P'P) p_i``, of its row p_i of all
   columns P: the largest share that it has of ``sum v^2``, over all weighted sums v of columns. From
   a weighted sum in which it has the share w, a receiver estimates any code of the sample with an
-  error of ``sqrt((1 - w) / w)`` deviations of that code.
+  error of ``sqrt((1 - w) / w)`` deviations of that code. A set of few samples that has all of a sum
+  is a cell: `safle.site.shares` searches for such sets;
+- a row that is counted many times, by its weight or because it repeats, may not outweigh a cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
-from safle.basics.memory import require_free_memory
 from safle.encoders import Encoder
 from safle.encoders.codes import DENSE_LIMIT, Block, Codes, CodeSpace, Layout, tables_of
+from safle.encoders.histogram import Histogram
+from safle.site.shares import Blocks, find_shares
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.cells import cells_of, count_cells, independent_columns
 from safle.statistics.value import count_codes
@@ -40,8 +42,6 @@ MOST_WEIGHT = 0.8
 """Estimates of a code are then off by at least half a deviation."""
 ROWS_AT_ONCE = 4_096
 """Rows that are encoded together, and among which the usual code of a column is searched."""
-SMALLEST_DIRECTION = 1e-8
-"""Weighted sums of columns, of length 1 each, that are shorter than this are rounding."""
 
 
 class Disguises(NamedTuple):
@@ -49,31 +49,46 @@ class Disguises(NamedTuple):
 
     Attributes
     ----------
-    smallest : samples in the smallest set that has an unusual code, or a level; 0 without any
+    smallest : samples in the smallest set that has an unusual code, or a level; 0 without any.
+        Where some samples are counted more often, how many of these would fill the smallest cell
     weight : the largest of a sample; 1 where there are no more samples than columns
+    few : the largest weight of fewer samples than a cell must have, as far as was found
     """
 
     smallest: int
     weight: float
+    few: float = 0.0
 
 
 def find_disguises(
-    encoder: Encoder, table: Table, statistics: Statistics, counted: NDArray[Any] | None
+    encoder: Encoder,
+    table: Table,
+    statistics: Statistics,
+    total: Statistics,
+    copies: NDArray[np.int64],
+    least_cell: int,
 ) -> Disguises:
-    """Judge the samples of a labelled table that ``counted`` marks, all if None.
+    """Judge the samples of a labelled table that are counted ``copies`` times, (samples,), or 0.
 
-    ``statistics`` count each of them once. Where columns are counted by class, the samples of each
-    class are judged by themselves, too.
+    ``statistics`` count each of them once, and ``total`` that often. Where columns are counted by
+    class, the samples of each class are judged by themselves, too.
     """
-    rows = np.arange(len(table)) if counted is None else np.flatnonzero(counted)
-    judged = [_judge(_Samples(encoder, table, rows), statistics)]
+    rows = np.flatnonzero(copies)
+    few = least_cell - 1
+    judged = [_judge(_Samples(encoder, table, rows), copies, statistics, few)]
     labels = np.asarray(table.labels)[rows]
     for name, part in zip(statistics.class_names, statistics.by_class, strict=False):
         of_class = _Samples(encoder, table, rows[labels == name], encoder.layout.by_class)
-        judged.append(_judge(of_class, part))
+        judged.append(_judge(of_class, copies, part, few))
+    sets = [one.smallest for one in judged if one.smallest]
+    heaviest = int(copies.max())
+    if heaviest > 1:
+        # Of a row that is counted a million times, large cells show every code.
+        sets.append(max(count_cells(total.cells).smallest // heaviest, 1))
     return Disguises(
-        min((one.smallest for one in judged if one.smallest), default=0),
+        min(sets, default=0),
         max(one.weight for one in judged),
+        max(one.few for one in judged),
     )
 
 
@@ -108,16 +123,21 @@ class _Samples(NamedTuple):
         )
 
 
-def _judge(samples: _Samples, statistics: Statistics) -> Disguises:
+def _judge(
+    samples: _Samples, copies: NDArray[np.int64], statistics: Statistics, few: int
+) -> Disguises:
     if not len(samples.rows):
         return Disguises(0, 0.0)
     columns = independent_columns(statistics)
     share = columns / len(samples.rows)
-    weight = min(share, 1.0)
+    shares = (min(share, 1.0), min(share, 1.0))
     if share <= MOST_WEIGHT:
         lengths = np.sqrt(np.maximum(statistics.diagonal, 1).astype(np.float64))
-        weight = find_weight(lambda: (row / lengths for row in _columns(samples, statistics)))
-    return Disguises(_smallest_set(samples), weight)
+        times = copies[samples.rows]
+        shares = find_shares(
+            lambda: _weigh((row / lengths for row in _columns(samples, statistics)), times), few
+        )
+    return Disguises(_smallest_set(samples), *shares)
 
 
 def _columns(samples: _Samples, statistics: Statistics) -> Iterator[NDArray[np.float64]]:
@@ -133,33 +153,8 @@ def _columns(samples: _Samples, statistics: Statistics) -> Iterator[NDArray[np.f
         yield phi
 
 
-def find_weight(blocks: Callable[[], Iterable[NDArray[np.float64]]]) -> float:
-    """The largest leverage of a row in blocks of rows, which are read twice.
-
-    >>> round(find_weight(lambda: [np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])]), 6)
-    1.0
-    """
-    factor: NDArray[np.float64] | None = None
-    for block in blocks():
-        size = block.shape[1]
-        if factor is None:
-            require_free_memory(
-                8 * (3 * size + 2 * len(block)) * size,
-                purpose=f"judging samples by {size} columns",
-                advice="use an encoder with fewer columns, or send sums under masks",
-            )
-            # A direction in which nothing lies but rounding is left out.
-            factor = SMALLEST_DIRECTION * np.eye(size)
-        factor = np.asarray(np.linalg.qr(np.concatenate([factor, block]), mode="r"))
-    weight = 0.0
-    for block in blocks():
-        turned = solve_triangular(factor, block.T, trans="T")
-        weight = max(weight, float((turned**2).sum(axis=0).max(initial=0)))
-    return min(weight, 1.0)
-
-
 def find_disguised_answers(
-    model: Model, table: Table, counts: Evaluation, counted: NDArray[Any] | None
+    model: Model, table: Table, counts: Evaluation, copies: NDArray[np.int64]
 ) -> Disguises:
     """As `find_disguises`, of the answers for samples that ``counts`` count once each.
 
@@ -169,12 +164,54 @@ def find_disguised_answers(
     """
     from safle.evaluation.evaluating import mark_answers
 
-    rows = np.arange(len(table)) if counted is None else np.flatnonzero(counted)
-    samples = _Samples(model.encoder, table, rows)
-    weight = find_weight(
-        lambda: (mark_answers(model, *batch, counts) for batch in samples.features())
+    samples = _Samples(model.encoder, table, np.flatnonzero(copies))
+    return _judge_marks(
+        lambda: (mark_answers(model, *batch, counts) for batch in samples.features()),
+        copies[samples.rows],
     )
-    return Disguises(int(1 / weight + 1e-6), 0.0)
+
+
+def find_disguised_values(
+    histogram: Histogram, table: Table, copies: NDArray[np.int64]
+) -> Disguises:
+    """As `find_disguised_answers`, of values that ``histogram`` counts once for each row.
+
+    Two features that follow from each other, with bins of their own, differ in few samples.
+    """
+    grid = histogram.grid
+    occupied = np.flatnonzero(histogram.counts)
+    rows = np.flatnonzero(copies)
+    if len(occupied) - grid.feature_dim + 1 > len(rows):
+        return Disguises(1, 0.0)
+    firsts = np.arange(grid.feature_dim) * (grid.bins + 2)
+
+    def mark(first: int) -> NDArray[np.float64]:
+        features = np.asarray(table.features[rows[first : first + ROWS_AT_ONCE]], np.float64)
+        at = np.floor((features - np.asarray(grid.low)) * grid.rate)
+        cells = firsts + np.clip(at, -1, grid.bins).astype(np.int64) + 1
+        # Where the kernel rounds otherwise, the cell may be empty: the next one is as good.
+        places = np.minimum(np.searchsorted(occupied, cells), len(occupied) - 1)
+        marks = np.zeros((len(features), len(occupied)))
+        np.put_along_axis(marks, places, 1.0, axis=1)
+        return marks
+
+    return _judge_marks(lambda: map(mark, range(0, len(rows), ROWS_AT_ONCE)), copies[rows])
+
+
+def _judge_marks(blocks: Blocks, times: NDArray[np.int64]) -> Disguises:
+    """Judge rows that are marked where they are counted: cells, and all differences of cells."""
+    weight, _ = find_shares(lambda: _weigh(blocks(), times))
+    return Disguises(max(int(1 / weight + 1e-6), 1), 0.0)
+
+
+def _weigh(
+    blocks: Iterable[NDArray[np.float64]], times: NDArray[np.int64]
+) -> Iterator[NDArray[np.float64]]:
+    """Blocks of rows whose squares count as often as the rows do."""
+    done = 0
+    for block in blocks:
+        yield block * np.sqrt(times[done : done + len(block)])[:, None]
+        done += len(block)
 
 
 def _smallest_set(samples: _Samples) -> int:

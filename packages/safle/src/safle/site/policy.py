@@ -77,7 +77,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         answers; empty for all. The sheet names one that the site has not accepted before
     least_cell : fewest samples in a cell of a plain contribution that is not empty: a sum, or a
         difference of sums, that is a count. No sample then weighs more than `MOST_WEIGHT` in a
-        weighted sum of columns: see `safle.site.disguises`
+        weighted sum of columns, no fewer samples all of it, and no row outweighs a cell: see
+        `safle.site.disguises`
     keyholders : fingerprints of the allowed keyholders' keys; empty for all
 
     Examples
@@ -182,15 +183,23 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         smallest = 0 if judged.cells is None else judged.cells.smallest
         if 0 < smallest < self.least_cell:
             return Verdict("least_cell", limit, f"a cell of {smallest:,}", kept=False)
-        needs_codes = release.what != "histogram" and release.samples > 0
-        if judged.cells is None or (needs_codes and disguises is None):
+        if judged.cells is None or (release.samples > 0 and disguises is None):
             return Verdict("least_cell", limit, "cells that nobody looked at", kept=False)
         if disguises is not None and 0 < disguises.smallest < self.least_cell:
             found = f"a cell of {disguises.smallest:,} in disguise"
-            return Verdict("least_cell", limit, f"{found}: codes or differences", kept=False)
+            found = f"{found}: codes, differences, or rows that are counted often"
+            return Verdict("least_cell", limit, found, kept=False)
         if disguises is not None and disguises.weight > MOST_WEIGHT:
             found = f"a sample with {disguises.weight:.0%} of the weight of a sum of columns"
             return Verdict("least_cell", f"at most {MOST_WEIGHT:.0%}", found, kept=False)
+        # Of a cell of k equal samples, k - 1 have 1 - 1 / k; those of a smaller one have all.
+        most = 1 - 0.5 / self.least_cell
+        if disguises is not None and disguises.few > most:
+            found = (
+                f"fewer than {self.least_cell:,} samples with {disguises.few:.0%} of the weight "
+                "of a sum of columns: a cell in disguise"
+            )
+            return Verdict("least_cell", f"at most {most:.0%}", found, kept=False)
         return Verdict("least_cell", limit, f"at least {smallest:,}", kept=True)
 
     def _judge_minimum(self, rule: str, found: int, detail: str = "") -> Verdict:

@@ -23,6 +23,10 @@ from safle.wire.statistics import STATISTICS
 if TYPE_CHECKING:
     from safle.private.round import PrivateRound
 
+NOT_ATTACKED = (
+    "whoever holds this file can reconstruct samples; we have no attack to run on it, and it holds "
+    "{cells}"
+)
 Countable = Statistics | Histogram | Evaluation
 FILE_TYPE_OF: dict[type, FileType[Any]] = {
     Statistics: STATISTICS,
@@ -143,9 +147,8 @@ class Release:
                 rank=exposure.rank,
             )
         cells = count_cells(counted.cells)
-        described = replace(
-            release, cells=cells, gives_away=describe_cells(cells), warns=cells.below > 0
-        )
+        gives_away = NOT_ATTACKED.format(cells=describe_cells(cells)) if release.samples else ""
+        described = replace(release, cells=cells, gives_away=gives_away, warns=cells.below > 0)
         if isinstance(counted, Histogram):
             return described
         return replace(described, columns=len(counted.class_names), model=counted.model)

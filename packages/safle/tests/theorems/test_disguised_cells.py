@@ -1,0 +1,156 @@
+"""Cells that no single column shows: copies of a row, sums of columns, bins of two features.
+
+Each test runs the attack first, on the sums that a server gets.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from safle import DeclaredRange, LinearEncoder, Model, count, make_encoder, solve
+from safle.encoders.histogram import Grid
+from safle.encoders.random_features import RandomFeatureEncoder
+from safle.errors import PolicyRefused
+from safle.site.counting import count_table, evaluate_table, histogram_table
+from safle.site.policy import Policy
+from safle.site.release import Release
+from safle.site.shares import find_shares
+from safle.tables import Table
+
+TEN = Policy(least_cell=10)
+UNIT = DeclaredRange(0, 1, feature_dim=10)
+GENERATOR = np.random.default_rng(0)
+FEATURES = GENERATOR.uniform(size=(4_000, 10))
+LABELS = np.arange(4_000) % 2
+INTEGER = {"bucketing": "integer", "buckets": 4, "group_size": 1}
+
+
+def judged(counts):
+    """The policy's refusal of counts; None if it lets them out."""
+    release = Release.of(counts.total, "", counts.distinct_rows, counts.disguises)
+    try:
+        TEN.check(release)
+    except PolicyRefused as refused:
+        return str(refused)
+    return None
+
+
+def counted(encoder, features, labels=LABELS, weights=None):
+    table = Table(features, labels, weights=weights)
+    return count_table(encoder, table, where="a", allow_outside=True, least_cell=10)
+
+
+@pytest.mark.parametrize("by", ["weight", "repeats"])
+def test_a_row_that_outweighs_a_cell_is_refused(by):
+    encoder = make_encoder(UNIT, "embedding", **INTEGER)
+    times = np.ones(4_000, np.int64)
+    times[7] = 20_000
+    table = FEATURES, LABELS, times
+    if by == "repeats":
+        table = FEATURES.repeat(times, axis=0), LABELS.repeat(times)
+    counts = counted(encoder, *table)
+    # The attack: codes that occur more often than there are other samples are that patient's.
+    gram = counts.total.gram_square()
+    read = counts.total.codes[gram.diagonal() > 10_000]
+    codes = encoder.encode(FEATURES[7:8]).symbols[0] + encoder.layout.bases[:-1]
+    assert np.array_equal(read, codes)
+    assert "a cell of 1 in disguise" in judged(counts)
+    assert "rows that are counted often" in judged(counts)
+
+
+@pytest.mark.parametrize("kind", ["embedding", "linear"])
+def test_rows_that_all_count_equally_often_are_let_through(kind):
+    encoder = make_encoder(UNIT, kind, **(INTEGER if kind == "embedding" else {}))
+    assert judged(counted(encoder, FEATURES, weights=np.full(4_000, 3))) is None
+
+
+@pytest.mark.parametrize("apart", [2, 5, 9])
+def test_two_fine_columns_whose_difference_is_a_cell_are_refused(apart):
+    """A feature that occurs twice: rounding borders are moved past the codes of few samples."""
+    features = FEATURES.copy()
+    features[:, 1] = features[:, 0]
+    codes = (features[:, 0] - 0.5) / 0.3 * 256
+    below = np.sort(np.floor(codes) + 0.5 - codes)
+    below = below[below > 0]
+    moved = below[apart - 1 : apart + 1].mean() / 256 * 0.3
+    means = np.full(10, 0.5)
+    means[1] -= moved
+    encoder = LinearEncoder(means, np.full(10, 0.3))
+    dense = encoder.encode(features).dense.astype(np.int64)
+    difference = dense[:, 1] - dense[:, 0]
+    assert (difference.sum(), np.abs(difference).sum()) == (apart, apart)
+    # The attack: the difference of two rows of the gram sums all codes of these few samples.
+    counts = counted(encoder, features)
+    gram = counts.total.gram_square()
+    assert np.array_equal(gram[1] - gram[0], dense[difference == 1].sum(axis=0))
+    assert "fewer than 10 samples with 100% of the weight" in judged(counts)
+
+
+def test_units_that_end_where_few_samples_begin_are_refused():
+    """A unit of one feature is its linear code up to its largest code, and less beyond it."""
+    border = np.sort(FEATURES[:, 0])[-6:-4].mean()
+    deviations = np.full(10, 0.3)
+    deviations[0] = (border - 0.5) * 64 / 255.5
+    settings = {"terms": 1, "bits": 8, "fraction_bits": 6, "transform": "none", "by_class": False}
+    encoder = RandomFeatureEncoder(np.full(10, 0.5), deviations, units=200, **settings)
+    counts = counted(encoder, FEATURES)
+    dense = encoder.encode(FEATURES).dense.astype(np.int64)
+    units = dense[:, 11:]
+    up = next(unit for unit in units.T if np.corrcoef(unit, dense[:, 0])[0, 1] > 0.8)
+    down = next(unit for unit in units.T if np.corrcoef(unit, dense[:, 0])[0, 1] < -0.8)
+    beyond = dense[:, 0] - up + down
+    assert 0 < np.count_nonzero(beyond > 0) < 10
+    assert re.search("of the weight of a sum of columns", judged(counts))
+
+
+def test_evaluation_counts_of_a_row_that_outweighs_others_are_refused():
+    encoder = make_encoder(UNIT, "linear", fraction_bits=0)
+    model = Model(encoder, solve(count(encoder, FEATURES, LABELS)))
+    rows = np.resize(FEATURES[:2], (4_000, 10)) + 1e-9 * np.arange(4_000)[:, None]
+    table = Table(rows, LABELS)
+    assert judged(evaluate_table(model, table, where="a", least_cell=10)) is None
+    times = np.ones(4_000, np.int64)
+    times[7] = 1_000
+    heavy = Table(rows, LABELS, weights=times)
+    assert "in disguise" in judged(evaluate_table(model, heavy, where="a", least_cell=10))
+
+
+def test_a_histogram_counts_each_different_row_once_for_the_policy():
+    """A file in which three patients stand twelve times hides nobody."""
+    grid = Grid(0, 1, feature_dim=1, bins=2)
+    rows = np.repeat([[0.1], [0.2], [0.9]], 12, axis=0)
+    counts = histogram_table(grid, Table(rows), where="a", least_cell=10)
+    assert counts.total.counts.tolist() == [[0, 24, 12, 0]]
+    assert "least_cell: a cell of 1;" in judged(counts)
+
+
+def test_bins_of_two_features_that_differ_in_few_samples_are_refused():
+    """The same column in two units: a server that writes the ranges moves a border a little."""
+    values = FEATURES[:, :1]
+    order = np.sort(values[:, 0])
+    first, second = order[[1_999, 2_002]] + 1e-9
+    grid = Grid([first - 1, second - 1], [first + 1, second + 1], bins=2)
+    table = Table(np.concatenate([values, values], axis=1))
+    counts = histogram_table(grid, table, where="a", least_cell=10)
+    below = counts.total.counts[:, 1]
+    assert below.min() > 1_000
+    assert below[1] - below[0] == 3
+    assert re.search("a cell of [123] in disguise", judged(counts))
+    same = Grid(0, 1, feature_dim=2, bins=2)
+    assert judged(histogram_table(same, table, where="a", least_cell=10)) is None
+
+
+@pytest.mark.parametrize("few", [2, 5, 9])
+def test_the_share_of_few_rows_is_found_among_columns_that_hide_it(few):
+    generator = np.random.default_rng(few)
+    columns = generator.normal(size=(500, 100))
+    assert find_shares(lambda: [columns], few)[1] < 0.9
+    hidden = np.zeros(500)
+    hidden[generator.choice(500, few, replace=False)] = 1.0
+    mixed = columns @ generator.normal(size=100)
+    with_cell = np.column_stack([columns, hidden + mixed])
+    _, share = find_shares(lambda: [with_cell[:300], with_cell[300:]], few)
+    assert share == pytest.approx(1.0)
