@@ -25,11 +25,10 @@ BACKBONE = "efficientnet_lite0, or a file that 'safle backbones export' wrote."
 ENCODER = "An encoder or a model; the command fails if it was made for another backbone."
 WORKERS = "Threads; the result does not depend on them."
 UNREADABLE = "The largest share of unreadable images; with more, the command fails."
-BATCH = "Images per task of a worker; the result does not depend on it."
 IMAGE_COLUMN = "The column of paths or images (.csv, .parquet, hf:)."
-DEVICE = "cpu, gpu, or auto: a GPU where ONNX Runtime has one."
+DEVICE = "cpu, gpu, gpu:1 for the second card, or auto: a card that runs, else cpu."
+HALF = "16 bits on a card: faster, and features of another source."
 SHARE = click.FloatRange(0.0, 1.0)
-DEVICES = click.Choice(["auto", "cpu", "gpu"])
 
 
 @command(
@@ -46,9 +45,9 @@ DEVICES = click.Choice(["auto", "cpu", "gpu"])
 @option("--backbone", BACKBONE, "NAME|FILE.onnx", default="efficientnet_lite0")
 @option("--encoder encoder_path", ENCODER, "FILE", type=FILE)
 @option("--max-unreadable", UNREADABLE, "SHARE", type=SHARE, default=0.01)
-@option("--batch", BATCH, "N", type=COUNT, default=32)
 @option("--workers", WORKERS, "N", type=COUNT, show_default="one per processor")
-@option("--device", DEVICE, "NAME", type=DEVICES, default="auto")
+@option("--device", DEVICE, "NAME", default="auto")
+@option("--half", HALF, is_flag=True)
 @output("The features file to write (.safetensors).", "features")
 def features(session: Session, /, images: Path, output: Path, **options: Any) -> None:
     """Turn images into features with a pretrained backbone.
@@ -65,10 +64,12 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
     names = ("split", "label_column", "image_column", "layout")
     source = open_images(images, **{name: options[name] for name in names})
     session.note(f"{images}: {source.description}")
-    backbone = load_backbone(options["backbone"], device=options["device"])
+    backbone = load_backbone(options["backbone"], device=options["device"], half=options["half"])
+    device = backbone.network.device
+    session.note(f"{options['backbone']}: runs on {device}")
     if options["encoder_path"] is not None:
         _check_encoder(backbone, options["encoder_path"])
-    settings = {name: options[name] for name in ("batch", "workers", "max_unreadable")}
+    settings = {name: options[name] for name in ("workers", "max_unreadable")}
     with session.progress(f"features of {images.name}", len(source), "images") as advance:
         written = write_features(
             source, backbone, output, **settings, advance=advance, note=session.note
@@ -80,6 +81,7 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
         "labels": f"{written.classes:,} classes" if written.classes else "none",
         "unreadable": f"{unreadable:,} (listed in {written.report})" if unreadable else "0",
         "source": backbone.source,
+        "device": device,
         "file": readable(output.stat().st_size),
     }
     session.facts(f"{output}: features", facts)

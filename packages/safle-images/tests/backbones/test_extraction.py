@@ -114,9 +114,10 @@ def test_few_images_are_in_memory_at_a_time(backbone: Backbone) -> None:
     stream = extract(records(), backbone, batch=4, workers=2)
     for done in range(1, 20):
         next(stream)
-        assert read <= 4 * (done + 2)
+        # What is decoded ahead, and three calls of eight.
+        assert read <= 4 * done + 2 * (8 + 2) + 3 * 8
     stream.close()
-    assert read < 100
+    assert read < 125
 
 
 def test_an_error_of_the_source_ends_it(backbone: Backbone) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from safle.errors import BackboneError
@@ -122,11 +121,3 @@ def test_places_of_a_network_are_alike(tmp_path: Path, tiny_onnx: MakeOnnx) -> N
     backbone = load_backbone(str(tiny_onnx(tmp_path / "a.onnx")))
     assert settle_slots(backbone.network, 32) == 6
     assert backbone.network.used == backbone.network.slots == 8
-
-
-def test_a_gpu_that_is_not_there(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
-    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
-        pytest.skip("it is there")
-    path = tiny_onnx(tmp_path / "tiny.onnx")
-    with pytest.raises(BackboneError, match="onnxruntime-gpu"):
-        load_backbone(str(path), device="gpu")

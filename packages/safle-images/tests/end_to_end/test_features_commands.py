@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -68,6 +69,13 @@ def encoder(place: Path, features: Path) -> Path:
     return place / "encoder.safetensors"
 
 
+def test_the_device_is_said_and_remembered(place: Path, tmp_path: Path) -> None:
+    output = tmp_path / "f.safetensors"
+    made = safle("features", place / "photographs", "--backbone", place / "tiny.onnx", "-o", output)
+    assert "runs on cpu" in made.stderr
+    assert re.search(r"^ *device +cpu$", safle("inspect", output).stdout, re.MULTILINE)
+
+
 def test_labels_keep_their_names(features: Path) -> None:
     table = open_table(features)
     assert len(table) == IMAGES
@@ -77,8 +85,8 @@ def test_labels_keep_their_names(features: Path) -> None:
 
 def test_the_way_there_does_not_matter(place: Path, features: Path, tmp_path: Path) -> None:
     output = tmp_path / "features.safetensors"
-    safle("features", place / "photographs.zip", "--backbone", place / "tiny.onnx", "--batch", 5,
-          "--workers", 3, "-o", output)  # fmt: skip
+    safle("features", place / "photographs.zip", "--backbone", place / "tiny.onnx",
+          "--workers", 3, "--device", "cpu", "-o", output)  # fmt: skip
     assert output.read_bytes() == features.read_bytes()
 
 
@@ -162,17 +170,22 @@ def killed(arguments: list[object], watched: Path, size: int) -> None:
     assert process.wait() == -signal.SIGKILL
 
 
-def test_a_killed_run_goes_on_where_it_was(place: Path, features: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_where_it_was(
+    place: Path, tiny_onnx: Callable[..., Path], tmp_path: Path
+) -> None:
+    # One image a call, so that eight are kept at once.
+    backbone = tiny_onnx(place / "one.onnx", batch=1)
+    arguments = ["features", place / "photographs.zip", "--backbone", backbone]
+    safle(*arguments, "-o", place / "one.safetensors")
     output = tmp_path / "f.safetensors"
-    arguments = ["features", place / "photographs.zip", "--backbone", place / "tiny.onnx"]
-    arguments += ["--batch", 8, "-o", output]
+    arguments += ["-o", output]
     for entries in (3, 9):
         killed(arguments, tmp_path / "watched", entries)
         assert not output.exists()
     (tmp_path / "watched").unlink()
     done = safle(*arguments)
     assert "resuming: " in done.stderr
-    assert output.read_bytes() == features.read_bytes()
+    assert output.read_bytes() == (place / "one.safetensors").read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == [output.name]
 
 

@@ -1,28 +1,37 @@
 """Extraction: a stream of images -> batches of features, in order, with bounded memory.
 
-Workers are threads: Pillow and ONNX Runtime release the interpreter's lock, so one worker decodes
-while another runs the network. At most one batch more than there are workers is in memory.
+Workers are threads, since Pillow and ONNX Runtime release the interpreter's lock. They decode
+ahead, and a call of the network begins when its slots are full, whatever could not be read. On
+processors the same workers run the calls; a card has callers of its own.
 """
 
 import logging
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import BackboneError, ImageError
+from safle_images.backbones.devices import CPU
 from safle_images.backbones.loading import Backbone
+from safle_images.backbones.preprocessing import Preprocessing
 from safle_images.readers import Label, Record, decode
 
 log = logging.getLogger(__name__)
-DEFAULT_BATCH = 32
-MOST_BYTES = 32 * 2**20
-"""Bytes of encoded images per batch: large photographs make smaller batches."""
+CALLS_OF_A_BATCH = 8
+CALLERS = 2
+"""Of a card: one call runs while the next is put together."""
+BYTES_OF_ONE = 4 * 2**20
+"""An encoded image of more bytes counts as several: fewer large photographs are read ahead."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +67,15 @@ def extract(
     records: Iterable[Record],
     backbone: Backbone,
     *,
-    batch: int = DEFAULT_BATCH,
+    batch: int | None = None,
     workers: int | None = None,
 ) -> Iterator[Batch]:
     """Features of all images, in their order.
 
     Parameters
     ----------
-    batch : images per task of a worker; the features do not depend on it
+    batch : images of every `Batch` but the last, by default those of eight full calls; the
+        features do not depend on it
     workers : threads, by default one for each processor that this process may use; the features
         do not depend on them
 
@@ -75,7 +85,7 @@ def extract(
 
     >>> from safle_images.backbones import Preprocessing
     >>> class MeanColour:
-    ...     slots = used = 4
+    ...     device, slots, used = "cpu", 4, 4
     ...     def __call__(self, images):
     ...         return images.mean((2, 3))
     >>> plain = Preprocessing(
@@ -87,69 +97,130 @@ def extract(
     >>> batch.features.tolist(), batch.names, batch.labels
     ([[255.0, 0.0, 0.0]], ['1.png'], ['red'])
     """
+    network = backbone.network
     threads = workers or _usable_processors()
-    work = partial(_features, backbone)
-    pending: deque[Future[Batch]] = deque()
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="safle-features")
+    decoders = ThreadPoolExecutor(threads, thread_name_prefix="safle-images")
+    callers = decoders
+    calls_ahead = threads
+    if network.device != CPU:
+        callers = ThreadPoolExecutor(CALLERS, thread_name_prefix="safle-card")
+        calls_ahead = CALLERS
+    prepare = partial(_prepare, backbone.preprocessing)
+    # While calls run, the next ones' images are decoded.
+    images_ahead = 2 * (network.used + threads)
     try:
-        for group in _groups(records, batch):
-            pending.append(pool.submit(work, group))
-            # One more than there are workers, so that no worker waits for the reader.
-            if len(pending) > threads:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+        images = _in_order(decoders, prepare, records, images_ahead, _weight)
+        calls = _calls(images, network.used)
+        done = _in_order(callers, partial(_run, backbone), calls, calls_ahead)
+        size = batch or CALLS_OF_A_BATCH * network.used
+        yield from _batches(chain.from_iterable(done), size, backbone.feature_dim)
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (decoders, callers):
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _groups(records: Iterable[Record], size: int) -> Iterator[list[Record]]:
-    group: list[Record] = []
-    size_in_bytes = 0
-    for record in records:
-        group.append(record)
-        data = record.data
-        size_in_bytes += data.nbytes if isinstance(data, np.ndarray) else len(data)
-        if len(group) == size or size_in_bytes >= MOST_BYTES:
-            yield group
-            group, size_in_bytes = [], 0
-    if group:
-        yield group
+def _in_order(
+    pool: ThreadPoolExecutor,
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    most: int,
+    weight: Callable[[Item], int] = lambda _: 1,
+) -> Iterator[Result]:
+    """What ``work`` gives for each item, in order; items of ``most`` weight are under way."""
+    pending: deque[tuple[Future[Result], int]] = deque()
+    under_way = 0
+    for item in items:
+        pending.append((pool.submit(work, item), weight(item)))
+        under_way += pending[-1][1]
+        while under_way > most:
+            future, weighs = pending.popleft()
+            under_way -= weighs
+            yield future.result()
+    while pending:
+        yield pending.popleft()[0].result()
 
 
-def _features(backbone: Backbone, records: list[Record]) -> Batch:
-    """One worker's task: decode, resize and normalise images, and run the network on them."""
-    network, preprocessing = backbone.network, backbone.preprocessing
-    shape = (network.slots, 3, preprocessing.crop, preprocessing.crop)
-    names: list[str] = []
-    labels: list[Label] = []
-    unreadable: list[tuple[str, str]] = []
-    outputs = [np.empty((0, backbone.feature_dim), np.float32)]
-    images, filled = np.zeros(shape, np.float32), 0
-    for at, record in enumerate(records):
-        try:
-            preprocessing.normalise(preprocessing.fit(decode(record.data)), images[filled])
-        except ImageError as error:
-            log.info("%s: left out: %s", record.name, error)
-            unreadable.append((record.name, str(error)))
-        else:
-            names.append(record.name)
-            labels.append(record.label)
-            filled += 1
-        if filled == network.used or (filled and at == len(records) - 1):
-            # Images of an earlier call in the other slots do no harm: slots are independent.
-            outputs.append(network(images)[:filled])
-            if outputs[-1].shape[1] != backbone.feature_dim:
-                raise BackboneError(
-                    f"{backbone.name} gave {outputs[-1].shape[1]} features; expected "
-                    f"{backbone.feature_dim}"
-                )
+def _weight(record: Record) -> int:
+    data = record.data
+    size = data.nbytes if isinstance(data, np.ndarray) else len(data)
+    return 1 + size // BYTES_OF_ONE
+
+
+@dataclass(eq=False)
+class _Image:
+    """An image on its way: ``values`` are the network's input, then the features."""
+
+    name: str
+    label: Label
+    values: NDArray[np.float32] | None = None
+    reason: str = ""
+
+
+def _prepare(preprocessing: Preprocessing, record: Record) -> _Image:
+    """Decode, resize and normalise one image."""
+    image = _Image(record.name, record.label)
+    values = np.empty((3, preprocessing.crop, preprocessing.crop), np.float32)
+    try:
+        preprocessing.normalise(preprocessing.fit(decode(record.data)), values)
+    except ImageError as error:
+        log.info("%s: left out: %s", record.name, error)
+        image.reason = str(error)
+    else:
+        image.values = values
+    return image
+
+
+def _calls(images: Iterable[_Image], used: int) -> Iterator[list[_Image]]:
+    """Images of which ``used`` could be read, which fill a call; fewer at the end."""
+    call: list[_Image] = []
+    filled = 0
+    for image in images:
+        call.append(image)
+        filled += image.values is not None
+        # A source of nothing but unreadable images is noticed soon.
+        if filled == used or len(call) > 4 * used:
+            yield call
+            call = []
             filled = 0
-    features = np.concatenate(outputs)
+    if call:
+        yield call
+
+
+def _run(backbone: Backbone, images: list[_Image]) -> list[_Image]:
+    """One call of the network, on those images that could be read."""
+    readable = [image for image in images if image.values is not None]
+    if not readable:
+        return images
+    side = backbone.preprocessing.crop
+    inputs = np.zeros((backbone.network.slots, 3, side, side), np.float32)
+    for slot, image in enumerate(readable):
+        inputs[slot] = image.values
+    features = backbone.network(inputs)[: len(readable)]
+    if features.shape[1] != backbone.feature_dim:
+        raise BackboneError(
+            f"{backbone.name} gave {features.shape[1]} features; expected {backbone.feature_dim}"
+        )
     finite = np.isfinite(features).all(axis=1)
     if not finite.all():
         raise BackboneError(
-            f"{backbone.name}: features of {names[int(np.argmin(finite))]} are not finite; "
-            "expected finite numbers: check its preprocessing and weights"
+            f"{backbone.name}: features of {readable[int(np.argmin(finite))].name} are not finite; "
+            "expected finite numbers: check its preprocessing and weights, or leave --half out"
         )
-    return Batch(len(records), features, names, labels, unreadable)
+    for image, row in zip(readable, features, strict=True):
+        image.values = row
+    return images
+
+
+def _batches(images: Iterator[_Image], size: int, feature_dim: int) -> Iterator[Batch]:
+    while group := [*islice(images, size)]:
+        readable = [image for image in group if image.values is not None]
+        features = np.empty((len(readable), feature_dim), np.float32)
+        for row, image in enumerate(readable):
+            features[row] = image.values
+        yield Batch(
+            len(group),
+            features,
+            [image.name for image in readable],
+            [image.label for image in readable],
+            [(image.name, image.reason) for image in group if image.values is None],
+        )

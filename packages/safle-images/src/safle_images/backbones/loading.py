@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from safle.basics import atomic
 from safle.errors import BackboneError
 from safle_images.backbones.default import DEFAULT, PREPROCESSING, SOURCE, export_default
+from safle_images.backbones.devices import CPU, open_session
 from safle_images.backbones.preprocessing import Preprocessing
 
 DECLARED = "safle.preprocessing"
@@ -25,10 +26,8 @@ DECLARED = "safle.preprocessing"
 LARGEST_ONNX = 2**31 - 1
 CPU_BATCH = 8
 """Larger batches leave the cache and are no faster."""
-GPU_BATCH = 64
-GPU = "CUDAExecutionProvider"
-GPU_SETTINGS = {"use_tf32": "0", "cudnn_conv_algo_search": "DEFAULT"}
-"""TF32 would cost three digits; a searched algorithm could differ from run to run."""
+CARD_BATCH = 64
+"""Of images of 224 pixels; of larger ones fewer, so that a call fits on a card of 8 GB."""
 Floats = NDArray[np.float32]
 
 
@@ -39,39 +38,24 @@ class OnnxNetwork:
 
     Attributes
     ----------
+    device : where it runs: "cpu", or "gpu:N"
     slots : images in every call
     used : how many slots, from the first on, may hold images
     output : the name of the features in the file
     """
 
-    def __init__(self, model: Path, *, where: str, device: str = "cpu") -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.use_deterministic_compute = True
-        on_gpu = device != "cpu" and GPU in onnxruntime.get_available_providers()
-        if device == "gpu" and not on_gpu:
-            raise BackboneError(
-                "ONNX Runtime finds no GPU; leave --device out, or install onnxruntime-gpu "
-                "instead of onnxruntime"
-            )
-        providers = [(GPU, GPU_SETTINGS)] if on_gpu else ["CPUExecutionProvider"]
-        try:
-            self._session = onnxruntime.InferenceSession(str(model), options, providers=providers)
-        except Exception as error:  # ONNX Runtime's errors share no base class
-            raise BackboneError(
-                f"{where}: ONNX Runtime cannot load it ({str(error)[:300]}); expected a "
-                "complete ONNX file"
-            ) from error
+    def __init__(
+        self, model: Path, *, where: str, device: str = CPU, half: bool = False, side: int = 224
+    ) -> None:
+        self._session, self.device = open_session(model, where=where, device=device, half=half)
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         self._where = where
         self._input = _image_input(inputs, where)
         names = [output.name for output in outputs]
         self.output = "features" if "features" in names else names[0]
         declared = inputs[0].shape[0]
-        default = GPU_BATCH if on_gpu else CPU_BATCH
+        fitting = max(1, CARD_BATCH * 224**2 // max(side, 224) ** 2)
+        default = CPU_BATCH if self.device == CPU else fitting
         self.slots = self.used = declared if isinstance(declared, int) else default
 
     @property
@@ -142,12 +126,13 @@ class Backbone:
     feature_dim: int
 
 
-def load_backbone(name: str, *, device: str = "auto") -> Backbone:
+def load_backbone(name: str, *, device: str = "auto", half: bool = False) -> Backbone:
     """The default backbone by its name, or that of an ``.onnx`` file.
 
     Parameters
     ----------
-    device : "cpu", "gpu", or "auto": a GPU where ONNX Runtime has one
+    device : "cpu", "gpu", "gpu:N", or "auto": a card that runs, else the processor
+    half : 16 bits on a card, which is another source: features differ in the third digit
 
     Examples
     --------
@@ -176,13 +161,15 @@ def load_backbone(name: str, *, device: str = "auto") -> Backbone:
                 f"one with 'safle backbones export {path} --resize ... -o FILE.onnx'"
             )
         source, preprocessing = f"onnx weights={digest_of(path)} {declared}", declared
-    network = OnnxNetwork(path, where=str(path), device=device)
-    if network.side not in (None, preprocessing.crop):
+    side = preprocessing.crop
+    network = OnnxNetwork(path, where=str(path), device=device, half=half, side=side)
+    if network.side not in (None, side):
         raise BackboneError(
             f"{path}: its input has {network.side} pixels, but images would be cropped to "
-            f"{preprocessing.crop}; export it with --crop {network.side}"
+            f"{side}; export it with --crop {network.side}"
         )
-    dim = settle_slots(network, preprocessing.crop)
+    dim = settle_slots(network, side)
+    source += " half" if half else ""
     return Backbone(DEFAULT if name == DEFAULT else "onnx", source, preprocessing, network, dim)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from safle.basics import SealedFile, atomic, printable
 from safle.errors import ImageError
 from safle.tables import write_features_file
-from safle_images.backbones.extraction import DEFAULT_BATCH, Batch, extract
+from safle_images.backbones.extraction import Batch, extract
 from safle_images.backbones.loading import Backbone
 from safle_images.readers import ImageSource, Label
 
@@ -54,7 +54,7 @@ def write_features(
     backbone: Backbone,
     output: Path,
     *,
-    batch: int = DEFAULT_BATCH,
+    batch: int | None = None,
     workers: int | None = None,
     max_unreadable: float = DEFAULT_SHARE,
     advance: Callable[[int], None] = lambda _: None,
@@ -62,22 +62,24 @@ def write_features(
 ) -> Written:
     """Write the features of all images that can be read.
 
-    An interrupted run goes on where it stopped, if images and backbone are the same.
+    An interrupted run goes on where it stopped, if images, backbone and device are the same.
 
     Parameters
     ----------
-    batch : images per task of a worker; the file does not depend on it
+    batch : images that are kept at once, as `extract` takes it; the file does not depend on it
     workers : threads; the file does not depend on them
     max_unreadable : the largest share of unreadable images; with more, the run fails
     advance : called with the number of images done
     note : called with remarks for the user
     """
     report = atomic.check_place(output.with_name(output.name + ".unreadable.txt"))
+    device = backbone.network.device
     header = {"source": backbone.source, "listing": images.digest(), "images": len(images)}
+    header["device"] = device
     with Journal(output, header) as journal:
         resumed = journal.images
         if journal.discarded:
-            note("starting again: the unfinished run had other images or another backbone")
+            note("starting again: the unfinished run had other images, backbone or device")
         elif resumed:
             note(f"resuming: {resumed:,} of {len(images):,} images are done")
         _check_share(journal.unreadable, max_unreadable, len(images), report)
@@ -95,6 +97,7 @@ def write_features(
             names=journal.names,
             labels=labels,
             source=backbone.source,
+            device=device,
         )
         _write_report(journal.unreadable, report)
         journal.remove()

@@ -118,8 +118,7 @@ def _show_table(session: Session, path: Path, **selection: Any) -> None:
         "labels": "none" if labels is None else describe.list_names(labels),
         "file": readable(path.stat().st_size),
     }
-    if table.source:
-        facts["source"] = table.source
+    facts |= {name: text for name in ("source", "device") if (text := getattr(table, name))}
     session.facts(f"{path}: table of features", facts)
 
 

@@ -84,9 +84,8 @@ def _explaining_errors(path: Path) -> Iterator[None]:
 def read_safetensors_table(path: Path, selection: Selection) -> Table:
     """Features and labels from the tensors of a file.
 
-    A metadata entry ``classes``, names separated by commas or a JSON list of them,
-    says what class 0, class 1 and so on are called; an entry ``source`` says what made
-    the features; bytes called ``sample_names``, a JSON list, name the samples.
+    Metadata: ``classes`` names them in order, by commas or as a JSON list; ``source``, ``device``
+    say what made the features, and where. Bytes ``sample_names``, a JSON list, name the samples.
     """
     with _open_safetensors(path) as file:
         features_key, labels_key = selection.keys(path, file.keys())
@@ -97,7 +96,8 @@ def read_safetensors_table(path: Path, selection: Selection) -> Table:
         named = features_key == "features" and SAMPLE_NAMES in file.keys()  # noqa: SIM118
         ids = _sample_names(file, path, len(features)) if named else None
     names = _class_names(metadata.get("classes"), path)
-    return Table(features, labels, names, metadata.get("source", ""), ids=ids)
+    origin = {name: metadata.get(name, "") for name in ("source", "device")}
+    return Table(features, labels, names, ids=ids, **origin)
 
 
 def _sample_names(file: Any, path: Path, rows: int) -> NDArray[Any]:
@@ -164,15 +164,15 @@ def write_features_file(
     names: Sequence[str],
     labels: ArrayLike | None = None,
     source: str = "",
+    device: str = "",
 ) -> None:
     """Write a .safetensors file of features that memory need not hold at once.
 
     Parameters
     ----------
     rows : the bytes of float32 features, little-endian, any number of rows at a time
-    names : the names of the samples, in order
-    labels : integers or strings, one for each sample
-    source : what made the features
+    names, labels : of the samples, in order; labels are integers or strings
+    source, device : what made the features, and where it ran
 
     Examples
     --------
@@ -187,7 +187,7 @@ def write_features_file(
     ([[46.0, 4.5]], ['cat'], ['1.png'])
     """
     count, label_bytes = len(names), b""
-    metadata = {"source": as_source(source)}
+    metadata = {"source": as_source(source), "device": device}
     parts = [("features", "F32", [count, feature_dim], 4 * count * feature_dim)]
     if labels is not None:
         numbers = as_labels(labels, count)

@@ -34,9 +34,9 @@ class Table:
     class_names : tuple of str, or None
         The names of all classes if the file declares them, in its order;
         some may have no sample here.
-    source : str
-        What made the features: a backbone's name, weights and preprocessing. Empty if the
-        file does not declare it.
+    source, device : str
+        What made the features (a backbone's name, weights and preprocessing), and where it ran:
+        "cpu" or "gpu:0". Empty if the file does not declare it.
     names : tuple of str
         The names of the features if the file has a column for each, else empty.
     ids : str, (sample_count,), or None
@@ -60,6 +60,7 @@ class Table:
     names: tuple[str, ...] = ()
     ids: NDArray[Any] | None = None
     weights: NDArray[np.int64] | None = None
+    device: str = ""
 
     @property
     def feature_dim(self) -> int:
