@@ -42,6 +42,7 @@ from safle.private import (
     mask,
 )
 from safle.private.keyholder import History, explain
+from safle.private.release import under_masks
 from safle.private.round import read_content
 from safle.site.policy import Policy
 from safle.site.release import Release
@@ -368,7 +369,7 @@ def test_new_keys_replace_nothing(safle, tmp_path):
 
 
 def test_a_policy_sees_who_opens(parties):
-    release = Release.of(PARTS[0]).under_masks(parties.private_round)
+    release = under_masks(Release.of(PARTS[0]), parties.private_round)
     mine = tuple(key.public.fingerprint for key in parties.keyholders)
     Policy(mode="masked", least_clients=2, keyholders=mine).check(release)
     with pytest.raises(ValueError, match="keyholders"):

@@ -22,6 +22,7 @@ from safle.private import (
     StatisticsSpace,
 )
 from safle.private.keyholder import explain
+from safle.private.release import under_masks
 from safle.private.vector import Sizes, pack, unpack
 from safle.publishing.noise import draw_noise, epsilon_of
 from safle.site.policy import Policy
@@ -175,7 +176,7 @@ def test_a_round_with_noise_needs_a_clip_and_a_promise(played):
 
 def test_a_site_s_policy_sees_the_epsilon_of_the_round(played):
     parties, _, _ = played
-    masked = Release.of(parts_of(LINEAR)[0]).under_masks(parties.private_round)
+    masked = under_masks(Release.of(parts_of(LINEAR)[0]), parties.private_round)
     Policy(most_epsilon=2.0).check(masked)
     with pytest.raises(PolicyRefused, match="most_epsilon"):
         Policy(most_epsilon=1.5).check(masked)

@@ -37,7 +37,9 @@ def log(tmp_path, monkeypatch) -> Path:
 def contribution(tmp_path, log) -> Path:
     statistics = DATA.part(slice(0, 40)).count()
     path = tmp_path / "a.stats"
-    write_release(path, encode_statistics(statistics), Release.of(statistics), Policy())
+    data, note = write_release(statistics, Release.of(statistics), path, Policy())
+    assert data == path.read_bytes()
+    assert note == ""
     return path
 
 
@@ -114,27 +116,27 @@ def test_only_digests_are_set_in_the_type_of_digests():
 
 def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, log):
     statistics = DATA.count()
-    data, output = encode_statistics(statistics), contribution.with_name("b.stats")
+    output = contribution.with_name("b.stats")
     with pytest.raises(PolicyRefused):
-        write_release(output, data, Release.of(statistics), Policy("masked"))
+        write_release(statistics, Release.of(statistics), output, Policy("masked"))
     assert not [*output.parent.glob("b.stats*")]
     histogram = Histogram.of([np.zeros((3, 2))], Grid(0, 1, 2, bins=4))
     with pytest.warns(SafleWarning, match="2 counts, 2 of them of fewer than 10 samples"):
-        write_release(contribution.with_name("h"), BYTES, Release.of(histogram))
+        write_release(histogram, Release.of(histogram), contribution.with_name("h"))
     sent, accepted, refused, last = read_log(log)
     assert (accepted.event, accepted.digest) == ("accepted", DATA.encoder.fingerprint)
     assert (sent.event, sent.note) == ("sent", "a.stats")
     assert sent.digest == hashlib.sha256(contribution.read_bytes()).hexdigest()
     assert refused.event == "refused"
     assert refused.note.startswith("b.stats: refused by the policy's mode")
-    assert refused.digest == hashlib.sha256(data).hexdigest()
+    assert refused.digest == hashlib.sha256(encode_statistics(statistics)).hexdigest()
     assert (last.event, last.note) == ("sent", "h")
 
 
 def test_an_encoder_or_a_model_that_is_new_here_is_named_until_it_was_accepted(contribution):
     def named(release, policy=None):
         path = contribution.with_name("b.stats")
-        write_release(path, BYTES, replace(release, warns=False), policy)
+        write_release(DATA.count(), replace(release, warns=False), path, policy)
         return re.findall(r"(encoder|model) +chosen by the coordinator; not accepted here before",
                           beside(path, BESIDE[0]).read_text())  # fmt: skip
 
@@ -148,11 +150,25 @@ def test_an_encoder_or_a_model_that_is_new_here_is_named_until_it_was_accepted(c
     assert named(new) == []
 
 
+def test_what_is_done_before_a_release_is_what_leaves_and_is_judged(contribution):
+    def before(value, release):
+        assert value == DATA.count()
+        return BYTES[::-1], replace(release, masked=True, warns=False), "turned round"
+
+    output = contribution.with_name("b.stats")
+    plain = Release.of(DATA.count())
+    data, note = write_release(DATA.count(), plain, output, Policy("masked"), before)
+    assert data == output.read_bytes() == BYTES[::-1]
+    assert note == "turned round"
+    with pytest.raises(PolicyRefused, match="least_clients"):
+        write_release(DATA.count(), plain, output, Policy(least_clients=3), before)
+
+
 def test_nothing_leaves_where_the_log_cannot_be_written(contribution, log, monkeypatch):
     monkeypatch.setenv("SAFLE_LOG", str(contribution / "log.sqlite"))
     output = contribution.with_name("b.stats")
     with pytest.raises(StoreError, match="name another with \\$SAFLE_LOG"):
-        write_release(output, b"...", Release("statistics", 1, 1))
+        write_release(DATA.count(), Release("statistics", 1, 1), output)
     assert not output.exists()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import rich_click as click
@@ -11,86 +11,46 @@ import rich_click as click
 from safle.basics.memory import readable
 from safle.cli import options as opt
 from safle.cli.facts import counts_facts, list_names, show_exposure, warn_of_coarse
+from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import InvalidInput
 from safle.site.counting import Counts, count_table, describe_repeats, histogram_table
 from safle.site.exposure import describe_cells
 from safle.site.policy import Policy
-from safle.site.release import FILE_TYPE_OF, Release
+from safle.site.release import Before, Release
 from safle.site.sheet import write_release
 from safle.statistics.cells import LEAST_CELL
 from safle.tables import Table, open_matching, open_table
-
-if TYPE_CHECKING:
-    # Only private rounds need these imports.
-    from safle.private import PrivateKey, PrivateRound
-
-release_options = opt.options(opt.policy_option, opt.round_options(panel="Under masks"))
-"""The options that `load_release_files` reads: a policy, and the files of a private round."""
-
-
-class ReleaseFiles(NamedTuple):
-    """By which rules counts leave: a policy, and a private round with a client's key."""
-
-    policy: Policy | None
-    private_round: PrivateRound | None
-    key: PrivateKey | None
-
-    @property
-    def least_cell(self) -> int:
-        """The least cell of plain counts that the policy judges; 0 if it does not."""
-        plain = self.private_round is None
-        return self.policy.least_cell if self.policy is not None and plain else 0
-
-
-def load_release_files(options: dict[str, Any]) -> ReleaseFiles:
-    """Load the files of `release_options`; commands do so before they read a large table."""
-    policy = Policy.find(options["policy_path"])
-    round_files = [options[name] for name in ("round_path", "operator_path", "key_path")]
-    if not any(round_files):
-        return ReleaseFiles(policy, None, None)
-    if not all(round_files):
-        raise click.UsageError("--round, --operator and --key belong together")
-    # Only private rounds need these imports.
-    from safle.cli.private import load_round
-    from safle.private import PrivateKey
-
-    private_round = load_round(options["round_path"], options["operator_path"])
-    return ReleaseFiles(policy, private_round, PrivateKey.load(options["key_path"]))
+from safle.wire import peek_file_type
 
 
 def release(
-    session: Session, counts: Counts[Any], output: Path, files: ReleaseFiles, *, encoder: str = ""
+    session: Session,
+    counts: Counts[Any],
+    output: Path,
+    policy: Policy | None,
+    before: Before | None,
+    *,
+    encoder: str = "",
 ) -> tuple[str, bytes]:
-    """Write what was counted, masked if a round is named, with its release sheets.
+    """Write what was counted, with its release sheets.
 
     `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of
     an evaluated model's encoder. Returns the type of the file, and its bytes.
     """
-    private_round = files.private_round
     plain = Release.of(
-        counts.total,
-        encoder,
-        counts.distinct_rows,
-        counts.disguises,
-        attacked=private_round is None,
+        counts.total, encoder, counts.distinct_rows, counts.disguises, attacked=before is None
     )
-    if private_round is None or files.key is None:
-        file_type = FILE_TYPE_OF[type(counts.total)]
-        data = file_type.encode(counts.total)
-        write_release(output, data, plain, files.policy)
-        return file_type.name, data
-    from safle.private import mask
+    data, note = write_release(counts.total, plain, output, policy, before)
+    if note:
+        session.note(note)
+    return str(peek_file_type(output)), data
 
-    data = mask(private_round, files.key, counts.total).to_bytes()
-    write_release(output, data, plain.under_masks(private_round), files.policy)
-    session.note(
-        "masked: the file does not show the counts that are listed here. Only a sum of at least "
-        f"{private_round.least_clients} clients can be opened, if all of "
-        f"{', '.join(private_round.keyholders)} answer"
-    )
-    return "masked contribution", data
+
+def least_cell(policy: Policy | None, before: Before | None) -> int:
+    """The least cell of plain counts that the policy judges; 0 if it does not."""
+    return policy.least_cell if policy is not None and before is None else 0
 
 
 def warn_of_repeats(session: Session, table: Table, counts: Counts[Any]) -> None:
@@ -106,7 +66,7 @@ def warn_of_repeats(session: Session, table: Table, counts: Counts[Any]) -> None
 @opt.features_argument
 @opt.encoder_file()
 @opt.counting_options
-@opt.round_options(panel="Under masks")
+@before_options
 @opt.output(
     "The statistics file to write; send it to the server.", "statistics", "masked contribution"
 )
@@ -118,7 +78,8 @@ def count(
     The file holds exact counts of codes, pairs of codes and classes, not samples. It is
     the only thing that leaves the client.
     """
-    release_files = load_release_files(options)
+    policy = Policy.find(options["policy_path"])
+    before = prepare_before(options)
     encoder, trusted = load_encoder(encoder_path), options["trust_features"]
     table = open_matching(encoder, features, trusted=trusted, **opt.pick_table_options(options))
     with session.progress(f"counting {features.name}") as advance:
@@ -128,7 +89,7 @@ def count(
             where=features,
             classes=opt.parse_classes(options["classes"], table.labels),
             allow_outside=options["allow_outside"],
-            least_cell=release_files.least_cell,
+            least_cell=least_cell(policy, before),
             progress=advance,
         )
     if not counts.total.sample_count and not options["allow_empty"]:
@@ -137,7 +98,7 @@ def count(
             "is, use --allow-empty"
         )
     warn_of_repeats(session, table, counts)
-    file_type, data = release(session, counts, output, release_files)
+    file_type, data = release(session, counts, output, policy, before)
     session.facts(f"{output}: {file_type}", counts_facts(counts.total, data))
 
 
@@ -150,7 +111,8 @@ def count(
 @opt.features_argument
 @opt.grid_options
 @opt.table_options(labels=False)
-@release_options
+@opt.policy_option
+@before_options
 @opt.output("The histogram file to write.", "histogram", "masked contribution")
 def histogram(session: Session, /, features: Path, output: Path, **options: Any) -> None:
     """Count a client's features into histograms, to calibrate the encoder together.
@@ -163,17 +125,17 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     declared = opt.parse_grid(options)
     if declared is None:
         raise click.UsageError("give --low and --high, or --schema FILE")
-    release_files = load_release_files(options)
+    policy = Policy.find(options["policy_path"])
+    before = prepare_before(options)
     table = open_table(features, **opt.pick_table_options(options))
     # Every client counts the columns in the same order, whatever the order of its file.
     table = table.arrange(declared["names"] or sorted(table.names), where=str(features))
     grid = Grid(feature_dim=table.feature_dim, **declared | {"names": table.names})
     with session.progress(f"histogram of {features.name}") as advance:
-        counts = histogram_table(
-            grid, table, where=features, least_cell=release_files.least_cell, progress=advance
-        )
+        cell = least_cell(policy, before)
+        counts = histogram_table(grid, table, where=features, least_cell=cell, progress=advance)
     warn_of_repeats(session, table, counts)
-    file_type, data = release(session, counts, output, release_files)
+    file_type, data = release(session, counts, output, policy, before)
     session.facts(f"{output}: {file_type}", counts_facts(counts.total, data))
     warn_of_coarse(session, counts.total)
 

@@ -14,8 +14,9 @@ import rich_click as click
 from safle.basics import atomic, name_some
 from safle.basics.places import naming
 from safle.cli import options as opt
-from safle.cli.count import load_release_files, release, release_options, warn_of_repeats
+from safle.cli.count import least_cell, release, warn_of_repeats
 from safle.cli.facts import privacy_facts, temperature_of
+from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
 from safle.cli.solve import read_sum
 from safle.encoders.features import ClassName
@@ -27,6 +28,7 @@ from safle.evaluation.report import CLASS_TITLES
 from safle.model import Model, load_model
 from safle.server import Store, write_card
 from safle.site.counting import Counts, evaluate_table
+from safle.site.policy import Policy
 from safle.solver.solution import digest_of_sum
 from safle.tables import Table, open_matching
 from safle.wire import peek_file_type
@@ -48,7 +50,8 @@ PAGE = "Also write a page: figures, curves, reliability, confusion matrix."
 @opt.written("--html", PAGE, "page")
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options(labels=True)
-@release_options
+@opt.policy_option
+@before_options
 def evaluate(
     session: Session, /, files: tuple[Path, ...], counts: Path | None, **options: Any
 ) -> None:
@@ -68,15 +71,16 @@ def evaluate(
         total = reduce(add, sites.values())
     elif len(files) == 2:
         # What stays here is subject to no policy.
-        release_files = None if counts is None else load_release_files(options)
+        leaves = counts is not None
+        policy = Policy.find(options["policy_path"]) if leaves else None
+        before = prepare_before(options) if leaves else None
         model = load_model(files[0])
-        least_cell = 0 if release_files is None else release_files.least_cell
-        counted = _count(
-            session, model, files[1], options, leaves=counts is not None, least_cell=least_cell
-        )
+        cell = least_cell(policy, before)
+        counted = _count(session, model, files[1], options, leaves=leaves, least_cell=cell)
         total, sites, privacy = counted.total, {}, privacy_facts(model)
-        if counts is not None and release_files is not None:
-            release(session, counted, counts, release_files, encoder=model.encoder.fingerprint)
+        if counts is not None:
+            fingerprint = model.encoder.fingerprint
+            release(session, counted, counts, policy, before, encoder=fingerprint)
     else:
         raise click.UsageError(f"{len(files)} files; expected a model and a table, or counts")
     several = sites if len(sites) > 1 else {}

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from safle.model import Model
     from safle.site.exposure import Exposure
     from safle.statistics import Statistics
-    from safle.statistics.noisy import NoisyStatistics
 
 Facts = dict[str, object]
 NAMES_SHOWN = 12
@@ -75,10 +74,11 @@ def encoder_facts(encoder: Encoder) -> Facts:
 
 
 def counts_facts(value: Any, data: bytes) -> Facts:
-    """Facts of statistics, noisy statistics, a histogram or evaluation counts, and their file."""
+    """Facts of what a file holds, and of the file."""
     from safle.wire.container import declared_digest
 
-    facts = _FACTS_BY_TYPE[type(value).__name__](value)
+    known = _FACTS_BY_TYPE.get(type(value).__name__)
+    facts: Facts = {**value.facts()} if known is None else known(value)
     return facts | {"file": readable(len(data)), "digest": declared_digest(data)}
 
 
@@ -100,21 +100,6 @@ def _statistics_facts(statistics: Statistics) -> Facts:
     return facts | {"encoder": statistics.fingerprint}
 
 
-def _noisy_facts(noisy: NoisyStatistics) -> Facts:
-    noise = noisy.privacy
-    return {
-        "samples": f"about {noisy.sample_count:,}",
-        "classes": list_names(noisy.class_names),
-        "columns": f"{noisy.dim:,}",
-        "privacy": noise.promise,
-        "rho": f"{noise.rho:.4g}",
-        "noise": f"{noise.mechanism}; of scale {noise.gram:.4g} in products, {noise.cross:.4g} in "
-        f"class sums, {noise.counts:.4g} in class counts, in real units",
-        "calibration": noise.calibration,
-        "encoder": noisy.fingerprint,
-    }
-
-
 def _histogram_facts(histogram: Histogram) -> Facts:
     grid, counts = histogram.grid, histogram.counts
     outside = int(counts[:, 0].sum() + counts[:, -1].sum())
@@ -129,11 +114,10 @@ def _histogram_facts(histogram: Histogram) -> Facts:
 
 _FACTS_BY_TYPE: dict[str, Callable[[Any], Facts]] = {
     "Statistics": _statistics_facts,
-    "NoisyStatistics": _noisy_facts,
     "Histogram": _histogram_facts,
     "Evaluation": _evaluation_facts,
 }
-"""By name of the type: a command imports only the types that it needs."""
+"""By name of the type: a command imports only the types that it needs. Others say it themselves."""
 
 
 def model_facts(model: Model) -> Facts:

@@ -20,10 +20,10 @@ from safle.model import load_model
 from safle.server import DATABASE
 from safle.site.exposure import describe_cells, find_exposure
 from safle.site.log import LOG, read_log, site_log
-from safle.site.release import FILE_TYPE_OF
 from safle.tables import open_table
 from safle.tables.sheets import SHEET_SUFFIXES, read_sheet
 from safle.wire import container
+from safle.wire.formats import format_named
 
 CLASSES_SHOWN = 30
 FILE = "An encoder, schema, statistics, histogram, model, features, counts or private file."
@@ -44,10 +44,8 @@ def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
     if file_type in _SAFETENSORS:
         facts = _SAFETENSORS[file_type](file) | {"file": readable(file.stat().st_size)}
         session.facts(f"{file}: {file_type}", facts)
-    elif file_type in (reader.name for reader in FILE_TYPE_OF.values()):
-        _show_counts(session, file, file_type)
     elif file_type in container.FILE_TYPES.values():
-        _show_private(session, file, file_type)
+        _show_counts(session, file, file_type)
     elif file.suffix.lower() == ".toml":
         describe.show_schema(session, file, Schema.read(file), None)
     else:
@@ -62,10 +60,10 @@ _SAFETENSORS: dict[str, Callable[[Path], describe.Facts]] = {
 
 def _show_counts(session: Session, path: Path, file_type: str) -> None:
     data = container.read_limited(path)
-    reader = next(reader for reader in FILE_TYPE_OF.values() if reader.name == file_type)
     with naming(path):
-        value, _ = reader.open(data)
-    facts = describe.counts_facts(value, data) | {"checks": CHECKED}
+        value, _ = format_named(file_type).open(data)
+    facts = describe.counts_facts(value, data)
+    facts.setdefault("checks", CHECKED)
     exposure = find_exposure(value) if file_type == "statistics" else None
     if exposure is not None:
         facts["cells"] = describe_cells(exposure.cells)
@@ -77,32 +75,6 @@ def _show_counts(session: Session, path: Path, file_type: str) -> None:
     if len(counts) > CLASSES_SHOWN:
         session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
     describe.show_exposure(session, exposure)
-
-
-def _show_private(session: Session, path: Path, name: str) -> None:
-    """What a file of a private round says of itself, without the keys that could check it."""
-    from safle.private.keys import SignedFile
-    from safle.private.round import RoundContent
-
-    file_type = next(number for number, text in container.FILE_TYPES.items() if text == name)
-    data = container.read_limited(path)
-    with naming(path):
-        header = container.from_bytes(data, file_type=file_type).header
-        if file_type in (container.ROUND, container.MASKED, container.ANSWER):
-            header = dict(SignedFile.read(data, file_type).head.fields)
-    facts: describe.Facts = {k: v for k, v in header.items() if isinstance(v, str)}
-    if file_type == container.ROUND:
-        with naming(path):
-            content, _ = RoundContent.read(data)
-        for parties in ("clients", "keyholders"):
-            keys = getattr(content, parties).values()
-            facts[parties] = ", ".join(f"{key.name} ({key.fingerprint[:16]}…)" for key in keys)
-        facts["needed to open"] = f"all keyholders, at least {content.least_clients} clients"
-        if content.after:
-            facts["after sums of"] = ", ".join(content.after)
-        facts["at most"] = f"{content.space.most_total_samples:,} samples"
-    facts["file"] = readable(path.stat().st_size)
-    session.facts(f"{path}: {name}", facts | {"checks": "checksum, sizes; signatures need keys"})
 
 
 def _show_table(session: Session, path: Path, **selection: Any) -> None:

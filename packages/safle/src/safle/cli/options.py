@@ -149,21 +149,6 @@ counting_options = options(
     policy_option,
 )
 """How a site reads its table, and by which rules its counts leave."""
-_ROUND = {
-    "--round": "The round file that the operator has declared.",
-    "--operator": "The operator's public key, from a source you trust.",
-    "--key": "Your private key, whose public half is in the round.",
-}
-
-
-def round_options(*, key: bool = True, **settings: Any) -> Decorator:
-    """--round FILE and --operator FILE and, with ``key``, --key FILE."""
-    named = {name: text for name, text in _ROUND.items() if key or name != "--key"}
-    return options(
-        *(file_option(f"{name} {name[2:]}_path", text, **settings) for name, text in named.items())
-    )
-
-
 grid_options = options(
     option("--low", "For histograms: lower end of the grid of every feature.", "N", type=float),
     option("--high", "For histograms: upper end of the grid of every feature.", "N", type=float),

@@ -23,10 +23,12 @@ from safle.errors import FederationError
 from safle.model import load_model
 from safle.private.keyholder import explain, require_keyholder
 from safle.private.messages import gather_files
+from safle.private.release import round_options
+from safle.private.round import load_round
 from safle.private.vector import Space
 from safle.site.log import log_refusal, site_log, write_log
-from safle.site.release import FILE_TYPE_OF
 from safle.wire import container
+from safle.wire.formats import format_named
 
 ROUND = "--round round.private --operator operator.pub"
 PARTIES = (
@@ -210,16 +212,9 @@ def _space(options: dict[str, Any]) -> Space:
     )
 
 
-def load_round(round_path: Path, operator_path: Path) -> library.PrivateRound:
-    """The round, if this operator has signed it; errors name the file."""
-    operator = library.PublicKey.load(operator_path)
-    with naming(round_path):
-        return library.PrivateRound.load(container.read_limited(round_path), operator)
-
-
 @command(EXAMPLES[3], name="sum", of=private)
 @click.argument("files", nargs=-1, required=True, help=FILES)
-@opt.round_options(key=False, required=True)
+@round_options(key=False, required=True)
 @opt.written("--request", REQUEST, "request to keyholders", required=True)
 @opt.output(
     "The masked sum to write; it stays here until the keyholders have answered.", "masked sum"
@@ -253,7 +248,7 @@ def add_up(
 
 @command(EXAMPLES[4], of=private)
 @click.argument("request", type=opt.FILE, help="The server's request.")
-@opt.round_options(required=True)
+@round_options(required=True)
 @opt.file_option("--history history_path", HISTORY, required=True)
 @opt.flag("--new-history", NEW_HISTORY)
 @opt.option("--despite-difference", DESPITE, "CLIENT", multiple=True)
@@ -314,7 +309,7 @@ TOTALS = "statistics", "histogram", "evaluation counts", "noisy statistics"
 )
 @click.argument("masked_sum", type=opt.FILE, metavar="SUM", help="The masked sum.")
 @click.argument("answers", type=opt.FILE, nargs=-1, required=True, help="The keyholders' answers.")
-@opt.round_options(key=False, required=True)
+@round_options(key=False, required=True)
 @opt.output("The total to write: an ordinary file of what was added up.", *TOTALS)
 def open_total(
     session: Session,
@@ -339,7 +334,7 @@ def open_total(
             data = container.read_limited(path)
             read_answers.append(library.KeyholderAnswer.from_bytes(data, private_round))
     value = total.open(read_answers)
-    file_type = FILE_TYPE_OF[type(value)]
+    file_type = format_named(value.format)
     data, clients = file_type.encode(value), ", ".join(total.request.heads)
     write_log(
         "opened", digest=hashlib.sha256(data).hexdigest(), note=f"{file_type.name} of {clients}"

@@ -23,8 +23,10 @@ from safle.server import Store
 from safle.solver import HEADS, RidgeCurve, Solution
 from safle.solver import solve as solve_statistics
 from safle.statistics.value import Sums
-from safle.wire import peek_file_type, read_noisy, read_statistics, write_statistics
+from safle.wire import peek_file_type, write_statistics
+from safle.wire.formats import format_named
 
+SOLVABLE = ("statistics", "noisy statistics")
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
 HEAD = (
     "least-squares (the paper's), discriminant (LDA), quadratic (a covariance for each class, "
@@ -104,8 +106,9 @@ def solve(session: Session, /, total: Path, encoder_path: Path, **options: Any) 
 
 def read_sum(path: Path, space: CodeSpace) -> Sums:
     """Summed statistics, exact or noisy."""
-    read = read_noisy if peek_file_type(path) == "noisy statistics" else read_statistics
-    statistics: Sums = read(path, space=space)
+    found = peek_file_type(path)
+    name = found if found in SOLVABLE else "statistics"
+    statistics: Sums = format_named(name).read(path, space=space)
     return statistics
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -143,6 +143,7 @@ class Histogram(Calibration):
     [[0, 1, 0, 1, 0, 1]]
     """
 
+    format: ClassVar[str] = "histogram"
     grid: Grid
     counts: NDArray[np.int64]
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -84,6 +84,7 @@ class Evaluation:
     [[4, 0], [0, 4], [0, 0]]
     """
 
+    format: ClassVar[str] = "evaluation counts"
     model: str
     class_names: tuple[ClassName, ...]
     confusion: Counts

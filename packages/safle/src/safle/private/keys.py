@@ -235,7 +235,11 @@ class SignedFile:
     @staticmethod
     def read(data: bytes | memoryview, file_type: int) -> SignedFile:
         """Open a signed file; neither signature nor payload is checked yet."""
-        opened = container.from_bytes(data, file_type=file_type)
+        return SignedFile.of(container.from_bytes(data, file_type=file_type))
+
+    @staticmethod
+    def of(opened: container.Container) -> SignedFile:
+        """The same, of a file that was opened."""
         if list(opened.frames) != ["payload"]:
             raise WireError("not a signed file: expected just the section payload")
         return SignedFile(SignedHead.from_json(opened.header), opened)

@@ -20,11 +20,13 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from safle.basics.places import naming
 from safle.basics.settings import as_settings
 from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import as_class_names
@@ -119,11 +121,7 @@ class RoundContent:
         signed = SignedFile.read(data, container.ROUND)
         if operator is not None:
             signed.head.check(operator, "round")
-        size = signed.opened.raw_bytes
-        if size > MOST_BYTES:
-            # A few compressed bytes could fill the memory.
-            raise WireError(f"holds {size} bytes; expected at most {MOST_BYTES}")
-        return read_content(signed.decompress(size)), signed.head
+        return read_content(decompress_payload(signed)), signed.head
 
 
 @dataclass(frozen=True)
@@ -197,6 +195,22 @@ class PrivateRound(RoundContent):
 
     def _roster(self, party: str) -> Mapping[str, PublicKey]:
         return self.clients if party == "client" else self.keyholders
+
+
+def load_round(round_path: Path, operator_path: Path) -> PrivateRound:
+    """The round in a file, if this operator has signed it; errors name the file."""
+    operator = PublicKey.load(operator_path)
+    with naming(round_path):
+        return PrivateRound.load(container.read_limited(round_path), operator)
+
+
+def decompress_payload(signed: SignedFile) -> bytes:
+    """The payload of a round's file, in no more memory than a round takes."""
+    size = signed.opened.raw_bytes
+    if size > MOST_BYTES:
+        # A few compressed bytes could fill the memory.
+        raise WireError(f"holds {size} bytes; expected at most {MOST_BYTES}")
+    return signed.decompress(size)
 
 
 def read_content(payload: bytes) -> RoundContent:

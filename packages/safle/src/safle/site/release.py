@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safle.encoders.features import ClassName
 from safle.encoders.histogram import Histogram
-from safle.evaluation.counts import EVALUATIONS, Evaluation
+from safle.evaluation.counts import Evaluation
 from safle.site.disguises import Disguises
 from safle.site.exposure import describe_cells, find_exposure
 from safle.statistics import Statistics
 from safle.statistics.cells import Cells, count_cells
-from safle.statistics.noisy import NoisyStatistics
-from safle.wire.files import FileType
-from safle.wire.histogram import HISTOGRAMS
-from safle.wire.noisy import NOISY
-from safle.wire.statistics import STATISTICS
-
-if TYPE_CHECKING:
-    from safle.private.round import PrivateRound
 
 NOT_ATTACKED = (
     "whoever holds this file can reconstruct samples; we have no attack to run on it, and it holds "
     "{cells}"
 )
 Countable = Statistics | Histogram | Evaluation
-FILE_TYPE_OF: dict[type, FileType[Any]] = {
-    Statistics: STATISTICS,
-    NoisyStatistics: NOISY,
-    Histogram: HISTOGRAMS,
-    Evaluation: EVALUATIONS,
-}
-"""The type of file that a value of each type is written as."""
 
 
 @dataclass(frozen=True)
@@ -85,23 +70,6 @@ class Release:
     def mode(self) -> str:
         return "masked" if self.masked else "plain"
 
-    def under_masks(self, private_round: PrivateRound) -> Release:
-        """The same release, masked for a private round."""
-        keyholders = {name: key.fingerprint for name, key in private_round.keyholders.items()}
-        return replace(
-            self,
-            masked=True,
-            gives_away="",
-            warns=False,
-            cells=None,
-            rank=0,
-            disguises=None,
-            keyholders=keyholders,
-            least_clients=private_round.least_clients,
-            most_samples=private_round.space.most_total_samples,
-            epsilon=private_round.epsilon,
-        )
-
     @staticmethod
     def of(
         counted: Countable,
@@ -126,7 +94,7 @@ class Release:
                 distinct_rows=rows,
             )
         release = Release(
-            FILE_TYPE_OF[type(counted)].name,
+            counted.format,
             counted.sample_count,
             counted.feature_dim if isinstance(counted, Histogram) else 0,
             _count_classes(counted),
@@ -152,6 +120,14 @@ class Release:
         if isinstance(counted, Histogram):
             return described
         return replace(described, columns=len(counted.class_names), model=counted.model)
+
+
+Before = Callable[[Any, Release], tuple[bytes, Release, str]]
+"""What another house does to a value before it leaves (see `safle.cli.release`).
+
+It gets the value and what would leave in plain. It returns the bytes that leave, what the policy
+judges and the sheet says of them, and a note for the user.
+"""
 
 
 def _count_classes(counted: Countable) -> dict[ClassName, int]:

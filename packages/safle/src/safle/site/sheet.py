@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +25,9 @@ from safle.errors import SafleWarning
 from safle.site.exposure import describe_cells
 from safle.site.log import ACCEPTED, log_refusal, was_accepted, write_log
 from safle.site.policy import Policy
-from safle.site.release import Release
+from safle.site.release import Before, Release
 from safle.wire.container import declared_digest
+from safle.wire.formats import format_named
 
 CLASSES_SHOWN = 20
 LONGEST_TEXT = 60
@@ -157,12 +159,31 @@ class Sheet:
 
 
 def write_release(
-    output: Path, data: bytes, release: Release, policy: Policy | None = None
-) -> None:
+    value: Any,
+    release: Release,
+    output: Path,
+    policy: Policy | None = None,
+    before: Before | None = None,
+) -> tuple[bytes, str]:
     """Write a contribution and its sheets, if the policy lets it out; `PolicyRefused` if not.
 
-    The log holds the policy's decision before anybody else has ``data``.
+    This is the one way out. The log holds the policy's decision before anybody else has the bytes.
+
+    Parameters
+    ----------
+    value : what was counted
+    release : what its plain file is and gives away
+    before : what another house does to it first, such as to mask it
+
+    Returns
+    -------
+    The bytes that leave, and a note of ``before`` for the user.
     """
+    note = ""
+    if before is None:
+        data = format_named(value.format).encode(value)
+    else:
+        data, release, note = before(value, release)
     digest = hashlib.sha256(data).hexdigest()
     for suffix in ("", SHEET, SHEET_PAGE):
         check_place(output.with_name(output.name + suffix))
@@ -192,6 +213,7 @@ def write_release(
     # The contribution is renamed last: there is none without its sheets. The sheets say more than
     # a masked contribution, so those who may read the outbox may not read the sheets.
     write_together({output: data, **sheets}, private=sheets)
+    return data, note
 
 
 def _describe_class(samples: int, rows: int) -> str:

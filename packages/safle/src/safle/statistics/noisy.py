@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from safle.basics.memory import require_free_memory
+from safle.basics.texts import name_some
 from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName
 from safle.errors import CountOverflow, InvalidInput, SettingsError
@@ -110,6 +111,7 @@ class Privacy:
 class NoisyStatistics(Sums):
     """Sums with noise, and what the noise promises: to solve and to publish, not to add."""
 
+    format: ClassVar[str] = "noisy statistics"
     privacy: Privacy = field(kw_only=True)
 
     @staticmethod
@@ -135,6 +137,21 @@ class NoisyStatistics(Sums):
     def released(self) -> Integers:
         """The free sums, as they travel."""
         return FreeSums(self.layout, len(self.class_names)).take(self, self.class_names)
+
+    def facts(self) -> dict[str, str]:
+        """Names and values for people."""
+        noise = self.privacy
+        return {
+            "samples": f"about {self.sample_count:,}",
+            "classes": f"{len(self.class_names):,} ({name_some(self.class_names)})",
+            "columns": f"{self.dim:,}",
+            "privacy": noise.promise,
+            "rho": f"{noise.rho:.4g}",
+            "noise": f"{noise.mechanism}; of scale {noise.gram:.4g} in products, "
+            f"{noise.cross:.4g} in class sums, {noise.counts:.4g} in class counts, in real units",
+            "calibration": noise.calibration,
+            "encoder": self.fingerprint,
+        }
 
     def _refuse_adding(self, other: object) -> NoReturn:
         raise InvalidInput(

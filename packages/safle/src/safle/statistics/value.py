@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,6 +186,8 @@ class Statistics(Sums):
     >>> (a + b).sample_count, a + b - b == a
     (3, True)
     """
+
+    format: ClassVar[str] = "statistics"
 
     @staticmethod
     def empty(space: CodeSpace) -> Statistics:
