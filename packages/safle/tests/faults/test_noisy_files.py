@@ -109,11 +109,13 @@ def test_a_model_whose_promise_is_none_is_refused(published):
     encoder, _, noisy = published
     model = Model(encoder, solve(noisy))
     assert b"epsilon" in model.to_bytes()
-    model.privacy = replace(model.privacy, releases=2, total_epsilon=3.0)
-    assert Model.from_bytes(model.to_bytes()).privacy.promise.endswith("all 2 releases")
-    broken = model.to_bytes().replace(b"total_epsilon", b"total_epsilom")
-    with pytest.raises(WireError, match="privacy"):
-        Model.from_bytes(broken)
+    assert model.promise == noisy.privacy.promise
+    model.promise = replace(noisy.privacy, releases=2, total_epsilon=3.0).promise
+    assert Model.from_bytes(model.to_bytes()).promise.endswith("all 2 releases")
+    for promise in ("a" * 201, "two\nlines", "\x1b[2Jepsilon 0"):
+        model.promise = promise
+        with pytest.raises(WireError, match="promise"):
+            Model.from_bytes(model.to_bytes())
 
 
 def test_impossible_settings_of_a_release_are_refused(published):

@@ -28,7 +28,6 @@ from safle.publishing.noise import (
     rho_within,
 )
 from safle.site.log import read_log
-from safle.solver.choice import noise_ridge
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
 from safle.statistics.noisy import NoisyStatistics, Privacy
@@ -192,13 +191,13 @@ def test_noisy_sums_solve_with_a_ridge_as_large_as_their_noise(total):
     encoder, exact, features = total
     noisy = publish(exact, plan_noise(exact.layout, 2, DELTA), ["ill", "well"], draw=seeded(1))
     solution = solve(noisy)
-    assert solution.ridge >= noise_ridge(noisy) * (1 - 1e-5) > 0
-    assert solution.privacy == noisy.privacy
+    assert solution.ridge >= noisy.least_ridge * (1 - 1e-5) > 0
+    assert solution.promise == noisy.privacy.promise
     model = Model.from_bytes(Model(encoder, solution).to_bytes())
-    assert model.privacy == noisy.privacy
+    assert model.promise == noisy.privacy.promise
     truth = np.repeat(["ill", "well"], 2000)
     assert (model.predict(features) == truth).mean() > 0.9
-    assert Model(encoder, solve(exact)).privacy is None
+    assert Model(encoder, solve(exact)).promise == ""
 
 
 def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):

@@ -139,7 +139,7 @@ def model_facts(model: Model) -> Facts:
 
 def privacy_facts(model: Model) -> dict[str, str]:
     """The differential privacy that a model's samples were promised, if any."""
-    return {} if model.privacy is None else {"privacy": model.privacy.promise}
+    return {"privacy": model.promise} if model.promise else {}
 
 
 def temperature_of(model: Model) -> str:

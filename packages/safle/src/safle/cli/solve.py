@@ -153,11 +153,7 @@ def _solve_and_save(
         raise SolveError(f"{error}; {why}") from error
     ridge_curve = solution.curve
     # Noisy sums may seem to fit without a residual; that is no sign of copies.
-    if (
-        ridge_curve
-        and solution.privacy is None
-        and ridge_curve.suspects_copies(solution.sample_count)
-    ):
+    if ridge_curve and not solution.promise and ridge_curve.suspects_copies(solution.sample_count):
         session.warn(
             f"the ridge, {solution.ridge:.4g}, is likely far too small: {solution.sample_count:,} "
             "samples are fitted without a residual by far fewer directions, as if the "

@@ -140,8 +140,8 @@ def _facts(model: Model) -> Iterator[tuple[str, Any]]:
     yield "safle.classes", model.class_names
     if model.encoder.feature_names:
         yield "safle.columns", _columns(model.encoder)
-    if model.privacy is not None:
-        yield "safle.privacy", model.privacy.to_json()
+    if model.promise:
+        yield "safle.promise", model.promise
 
 
 def _columns(encoder: Encoder) -> list[dict[str, Any]]:

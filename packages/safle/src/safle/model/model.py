@@ -36,7 +36,6 @@ from safle.model.scores import (
     round_to_grid,
 )
 from safle.solver import Solution
-from safle.statistics.noisy import Privacy
 
 BATCH, SMALLEST_BATCH = 8_192, 256
 DENSE_BATCH = 1 << 22
@@ -59,7 +58,7 @@ class Model:
     squares : `Squares` of the quadratic head, or None for linear heads
     temperature : divides scores before they become probabilities; None where neither statistics
         nor evaluation counts gave one
-    privacy : the promise of noisy statistics
+    promise : of noisy statistics, as text; empty without noise
     sum_digest : `safle.solver.solution.digest_of_sum` of the statistics
 
     Examples
@@ -87,7 +86,7 @@ class Model:
         self.head, self.ridge = solution.head, solution.ridge
         head = solution.quadratic
         self.squares = None if head is None else Squares(encoder.layout, head)
-        self.privacy: Privacy | None = solution.privacy
+        self.promise: str = solution.promise
         self.temperature: float | None = solution.temperature
         self.sum_digest: str = solution.sum_digest
 

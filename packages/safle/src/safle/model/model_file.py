@@ -1,9 +1,9 @@
 """A model's file: a JSON header, the encoder's arrays and the weights. Reading checks them all.
 
-It is safetensors with the metadata key ``safle``: ``format`` ("safle-model-5"), ``encoder`` (the
+It is safetensors with the metadata key ``safle``: ``format`` ("safle-model-6"), ``encoder`` (the
 encoder's JSON as a string), ``classes``, ``head``, ``ridge`` (a hexadecimal float) and ``sum``;
-where known, ``privacy`` of noisy statistics, and ``temperature``, a hexadecimal float that scores
-are divided by before the softmax. Tensors:
+where known, the ``promise`` of noisy statistics (one line of up to 200 characters), and
+``temperature``, a hexadecimal float that scores are divided by before the softmax. Tensors:
 
 - ``codes``: int64, ascending, the columns that have weights;
 - ``weights``: float32, codes, then dense columns, per real unit;
@@ -40,13 +40,13 @@ from safle.errors import WireError
 from safle.model.scores import MOST_BITS, round_to_grid
 from safle.solver import Solution
 from safle.solver.solution import HEADS, Quadratic
-from safle.statistics.noisy import Privacy
 
 if TYPE_CHECKING:
     from safle.model.model import Model
 
-FORMAT = "safle-model-5"
+FORMAT = "safle-model-6"
 MAX_FILE_BYTES = 1 << 32
+LONGEST_PROMISE = 200
 _ENCODER_PREFIX = "encoder."
 """The names of the encoder's arrays begin with this."""
 
@@ -61,8 +61,8 @@ def write_model(model: Model) -> bytes:
         "ridge": float(model.ridge).hex(),
         "sum": model.sum_digest,
     }
-    if model.privacy is not None:
-        header["privacy"] = model.privacy.to_json()
+    if model.promise:
+        header["promise"] = model.promise
     if model.temperature is not None:
         header["temperature"] = model.temperature.hex()
     arrays: Arrays = {f"{_ENCODER_PREFIX}{name}": a for name, a in model.encoder.arrays().items()}
@@ -123,8 +123,17 @@ def _restore_solution(encoder: Encoder, header: dict[str, Any], arrays: Arrays) 
         quadratic=squares,
         temperature=temperature,
         sum_digest=header["sum"],
-        privacy=Privacy.from_json(header["privacy"]) if "privacy" in header else None,
+        promise=_restore_promise(header),
     )
+
+
+def _restore_promise(header: dict[str, Any]) -> str:
+    """The promise of noisy statistics: it is shown to people, so it must be one short line."""
+    promise = header.get("promise", "")
+    malformed = not isinstance(promise, str) or len(promise) > LONGEST_PROMISE
+    if malformed or not promise.isprintable() or ("promise" in header and not promise):
+        raise WireError(f"the promise is not one line of up to {LONGEST_PROMISE} characters")
+    return str(promise)
 
 
 def _restore_classes(names: Any) -> tuple[ClassName, ...]:

@@ -10,7 +10,6 @@ eigenvalues of the centred gram and Q as in `safle.solver.ridge`, it minimises
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -21,18 +20,13 @@ from safle.encoders.codes import RANDOM
 from safle.solver.least_squares import require_memory
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import MARGIN, MOST_SLACK, RidgeCurve, ridge_curve
-from safle.solver.solution import privacy_of
 from safle.solver.spectrum import Spectrum, decompose, spectrum_of
-from safle.statistics.free_sums import FreeSums
-from safle.statistics.noisy import NoisyStatistics
 from safle.statistics.value import Sums
 
 NEGLIGIBLE_EVIDENCE = 2.0
 """Twice the log of a ratio of evidences: less favours neither (Kass and Raftery, 1995)."""
 MOST_COLUMNS = 600
 """With more columns, nobody has measured that evidence chooses better than cross-validation."""
-SCATTER = 2.0
-"""Times ``D^(-2/3)``: one noise matrix in thousands has an eigenvalue farther out."""
 EFFORTS = (1, 3)
 """Efforts of probing a spectrum; the larger one only if the smaller leaves the ridge uncertain."""
 Matrix = NDArray[np.float64]
@@ -54,7 +48,7 @@ def choose(statistics: Sums, criterion: str, progress: Progress) -> Choice:
         has_random_columns
         and statistics.dim <= MOST_COLUMNS
         and criterion != "gcv"
-        and privacy_of(statistics) is None
+        and not statistics.least_ridge
     ):
         curve = _centred_evidence(statistics)
         # Without a residual, its logarithm outweighs all else, and evidence asks for no ridge.
@@ -66,7 +60,8 @@ def choose(statistics: Sums, criterion: str, progress: Progress) -> Choice:
 def _by_spectrum(statistics: Sums, criterion: str, progress: Progress) -> Choice:
     # Check memory before the sweep, which takes about as long as the factorisation.
     require_memory(statistics, np.float32)
-    least_ridge, reduction = noise_ridge(statistics), Reduction(statistics)
+    least_ridge = statistics.least_ridge
+    reduction = Reduction(statistics)
     for effort in EFFORTS:
         spectrum = spectrum_of(reduction, progress, effort=effort)
         # If noise hides the whole gram, the ridge of the noise is the only choice.
@@ -81,24 +76,6 @@ def _by_spectrum(statistics: Sums, criterion: str, progress: Progress) -> Choice
         if curve.certain:
             break
     return Choice(max(curve.best, least_ridge), curve, spectrum)
-
-
-def noise_ridge(statistics: Sums) -> float:
-    """The least ridge, in real units: the largest eigenvalue of the noise; 0 without noise.
-
-    A symmetric matrix of Gaussian noise, of deviation sigma / sqrt(2) off its diagonal, has
-    eigenvalues up to ``sigma sqrt(2 D)`` (Wigner; the largest scatters by about ``D^(-2/3)`` of
-    that). With a smaller ridge the weights follow the noise; a larger one shrinks what was learnt.
-    """
-    if not isinstance(statistics, NoisyStatistics):
-        return 0.0
-    noise, free = statistics.privacy, len(FreeSums(statistics.layout, 0).rows)
-    products = noise.gram * math.sqrt(2 * free) * (1 + SCATTER * free ** (-2 / 3))
-    # The products with the constant are sums over classes, each with noise of its own.
-    totals = noise.cross * math.sqrt(free * len(statistics.class_names))
-    edge = products / 2 + math.hypot(products / 2, totals)
-    # The sums of one code are computed from its expert's other codes, and add up their noise.
-    return edge * int(statistics.layout.table_sizes.max(initial=1))
 
 
 def _centred_evidence(statistics: Sums) -> RidgeCurve | None:

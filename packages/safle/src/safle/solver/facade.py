@@ -27,7 +27,7 @@ from safle.solver.quadratic import (
 )
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import CRITERIA
-from safle.solver.solution import HEADS, Solution, privacy_of
+from safle.solver.solution import HEADS, Solution
 from safle.solver.spectrum import spectrum_of
 from safle.solver.temperature import Fit, find_temperature, fit_log_odds
 from safle.statistics.noisy import NoisyStatistics
@@ -185,10 +185,10 @@ def _solve_squares(statistics: Sums, options: Options) -> Solution:
 
 def _solve_linear(statistics: Sums, options: Options) -> Solution:
     """Choose a ridge, solve the linear system and put a head of weights on it."""
-    noisy, tries, begin = privacy_of(statistics) is not None, 1, 0.0
+    tries, begin = 1, 0.0
     if options.ridge == "auto":
         choice = choose(statistics, options.criterion, _part_of(options.progress, 0.0, 0.6))
-        tries, begin = NOISY_TRIES if noisy else 1, 0.6
+        tries, begin = NOISY_TRIES if statistics.least_ridge else 1, 0.6
     else:
         choice = Choice(options.ridge)
     reduction = Reduction(statistics)
@@ -201,7 +201,8 @@ def _solve_linear(statistics: Sums, options: Options) -> Solution:
 
     solved = replace(plain, curve=choice.curve)
     # Noisy sums do not show how the noise changes scores, so they give no temperature.
-    return put_head(options.head, solved, reduction.target, None if noisy else degrees_of_freedom)
+    freedom = degrees_of_freedom if statistics.gives_temperature else None
+    return put_head(options.head, solved, reduction.target, freedom)
 
 
 def put_head(

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName
-from safle.statistics.noisy import NoisyStatistics, Privacy
 from safle.statistics.value import Sums
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class Solution:
     precision : "float32", "float64" or "spectral"
     quadratic : what the quadratic head adds to the scores, if the head includes it
     temperature : divides scores before they become probabilities; None where it is not known
-    privacy : the promise of noisy statistics
+    promise : of noisy statistics, as text; empty without noise
     sum_digest : `digest_of_sum` of the statistics that were solved
 
     Examples
@@ -97,19 +96,19 @@ class Solution:
     curve: RidgeCurve | None = None
     precision: str = ""
     quadratic: Quadratic | None = None
-    privacy: Privacy | None = None
+    promise: str = ""
     temperature: float | None = None
     sum_digest: str = ""
 
     @classmethod
     def of(cls, statistics: Sums, **solved: Any) -> Self:
-        """A solution with the columns, classes and privacy of the statistics."""
+        """A solution with the columns, classes and promise of the statistics."""
         return cls(
             space=statistics.space,
             codes=statistics.codes,
             class_names=statistics.class_names,
             class_counts=statistics.class_counts,
-            privacy=privacy_of(statistics),
+            promise=statistics.promise,
             sum_digest=digest_of_sum(statistics),
             **solved,
         )
@@ -125,11 +124,6 @@ class Solution:
             f"{len(self.weights):,} columns, {self.head} head, ridge {self.ridge:.4g}, "
             f"encoder {self.space.fingerprint[:12]}…>"
         )
-
-
-def privacy_of(statistics: Sums) -> Privacy | None:
-    """The promise of noisy statistics; None without noise."""
-    return statistics.privacy if isinstance(statistics, NoisyStatistics) else None
 
 
 def squared_columns(layout: Layout) -> NDArray[np.int64]:

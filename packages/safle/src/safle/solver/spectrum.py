@@ -30,7 +30,6 @@ from threadpoolctl import threadpool_limits
 
 from safle.basics.progress import Progress, no_progress
 from safle.solver.reduction import Reduction, Root, root_of
-from safle.solver.solution import privacy_of
 from safle.statistics import triangle
 
 DECOMPOSE_UP_TO = 1_500
@@ -113,7 +112,7 @@ def spectrum_of(
     """The spectrum of the gram in real units; ``effort`` multiplies Lanczos steps and probes."""
     statistics, size = reduction.statistics, reduction.reduced_dim
     # Noise has full rank, whatever the number of samples.
-    rank = min(size, statistics.sample_count) if privacy_of(statistics) is None else size
+    rank = size if statistics.least_ridge else min(size, statistics.sample_count)
     if rank < size and rank <= max(DECOMPOSE_UP_TO, ROOT_SHARE * size):
         sides = _measure_root(root_of(reduction), reduction.target, effort, progress)
     elif size <= DECOMPOSE_UP_TO:

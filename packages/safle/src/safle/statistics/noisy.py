@@ -7,6 +7,7 @@ on which the solver relies holds for noisy sums as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -28,6 +29,9 @@ LARGEST_SUM = 1 << 61
 MECHANISM = "discrete Gaussian"
 CALIBRATIONS = ("declared", "public")
 """Where an encoder's thresholds and moments may come from at no cost."""
+SCATTER = 2.0
+"""Times ``D^(-2/3)``: one noise matrix in thousands has an eigenvalue farther out."""
+MOST_RELEASES = 10**9
 LARGEST_SCALE = 2.0**62
 """Largest scale of noise: larger numbers do not fit the integers of a sum."""
 
@@ -78,8 +82,11 @@ class Privacy:
                 f"delta {self.delta} and a total epsilon of {self.total_epsilon}; expected a delta "
                 f"below 1, and a total of at least this release's epsilon, {self.epsilon}"
             )
-        if type(self.releases) is not int or self.releases < 1:
-            raise SettingsError(f"releases {self.releases!r}; expected a number from 1")
+        if type(self.releases) is not int or not 1 <= self.releases <= MOST_RELEASES:
+            raise SettingsError(
+                f"releases {str(self.releases)[:40]}; expected a whole number from 1 to "
+                f"{MOST_RELEASES:,}"
+            )
         if self.calibration not in CALIBRATIONS or self.mechanism != MECHANISM:
             raise SettingsError(
                 f"calibration {self.calibration!r} and mechanism {self.mechanism!r}; expected "
@@ -137,6 +144,33 @@ class NoisyStatistics(Sums):
     def released(self) -> Integers:
         """The free sums, as they travel."""
         return FreeSums(self.layout, len(self.class_names)).take(self, self.class_names)
+
+    @cached_property
+    def least_ridge(self) -> float:
+        """The largest eigenvalue of the noise, in real units.
+
+        A symmetric matrix of Gaussian noise, of deviation sigma / sqrt(2) off its diagonal, has
+        eigenvalues up to ``sigma sqrt(2 D)`` (Wigner; the largest scatters by about ``D^(-2/3)`` of
+        that). With a smaller ridge the weights follow the noise; a larger one shrinks what was
+        learnt.
+        """
+        noise = self.privacy
+        free = len(FreeSums(self.layout, 0).rows)
+        products = noise.gram * math.sqrt(2 * free) * (1 + SCATTER * free ** (-2 / 3))
+        # The products with the constant are sums over classes, each with noise of its own.
+        totals = noise.cross * math.sqrt(free * len(self.class_names))
+        edge = products / 2 + math.hypot(products / 2, totals)
+        # The sums of one code are computed from its expert's other codes, and add up their noise.
+        return edge * int(self.layout.table_sizes.max(initial=1))
+
+    @property
+    def gives_temperature(self) -> bool:
+        """Noisy sums do not show how the noise changes scores."""
+        return False
+
+    @property
+    def promise(self) -> str:
+        return self.privacy.promise
 
     def facts(self) -> dict[str, str]:
         """Names and values for people."""

@@ -118,6 +118,21 @@ class Sums(Margins):
     class_grams: tuple[Gram, ...] = ()
 
     @property
+    def least_ridge(self) -> float:
+        """The least ridge, in real units, that makes weights of these sums useful; 0 if exact."""
+        return 0.0
+
+    @property
+    def gives_temperature(self) -> bool:
+        """Whether these sums show how far scores are off: those with noise do not."""
+        return True
+
+    @property
+    def promise(self) -> str:
+        """What noise promises to everyone who is one sample of these sums; empty if exact."""
+        return ""
+
+    @property
     def by_class(self) -> list[Statistics]:
         """The statistics of each class alone, in the columns that are counted by class."""
         return [self.of_class(k).with_gram(gram) for k, gram in enumerate(self.class_grams)]
