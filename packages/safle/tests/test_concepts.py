@@ -18,7 +18,7 @@ MOST = {
     "public classes": 128,
     "packed tuples": 207,
     "isinstance on values that add up": 16,
-    "lines": 25_361,
+    "lines": 25_573,
 }
 
 

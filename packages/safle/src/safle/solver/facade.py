@@ -30,8 +30,7 @@ from safle.solver.ridge import CRITERIA
 from safle.solver.solution import HEADS, Solution
 from safle.solver.spectrum import spectrum_of
 from safle.solver.temperature import Fit, find_temperature, fit_log_odds
-from safle.statistics.noisy import NoisyStatistics
-from safle.statistics.value import Statistics, Sums
+from safle.statistics.value import Sums
 
 log = logging.getLogger(__name__)
 Head = Literal["auto", "least-squares", "discriminant", "averaged", "quadratic"]
@@ -88,7 +87,7 @@ def solve(
     (('high', 'low'), 'averaged')
     """
     advice = "read_statistics(path) of a file, sum_statistics of several"
-    require_type("statistics", statistics, Statistics, NoisyStatistics, advice=advice)
+    require_type("statistics", statistics, Sums, advice=advice)
     _check_options(ridge, head, criterion, priors)
     _check_statistics(statistics)
     shift = None
