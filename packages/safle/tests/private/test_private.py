@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from safle.cli.main import app
+from safle.cli.masks import under_masks
 from safle.cli.session import Session
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import (
@@ -42,7 +43,6 @@ from safle.private import (
     mask,
 )
 from safle.private.keyholder import History, explain
-from safle.private.release import under_masks
 from safle.private.round import read_content
 from safle.site.policy import Policy
 from safle.site.release import Release

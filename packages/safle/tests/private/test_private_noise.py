@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from safle import DeclaredRange, LinearEncoder, Model, count, solve
+from safle.cli.masks import under_masks
 from safle.errors import (
     CountOverflow,
     FederationError,
@@ -22,7 +23,6 @@ from safle.private import (
     StatisticsSpace,
 )
 from safle.private.keyholder import explain
-from safle.private.release import under_masks
 from safle.private.vector import Sizes, pack, unpack
 from safle.publishing.noise import draw_noise, epsilon_of
 from safle.site.policy import Policy

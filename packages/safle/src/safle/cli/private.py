@@ -16,6 +16,7 @@ from safle.basics.memory import readable
 from safle.basics.places import naming
 from safle.cli import options as opt
 from safle.cli.facts import counts_facts
+from safle.cli.masks import round_options
 from safle.cli.session import Session, command, examples
 from safle.encoders import load_encoder
 from safle.encoders.histogram import Grid
@@ -23,7 +24,6 @@ from safle.errors import FederationError
 from safle.model import load_model
 from safle.private.keyholder import explain, require_keyholder
 from safle.private.messages import gather_files
-from safle.private.release import round_options
 from safle.private.round import load_round
 from safle.private.vector import Space
 from safle.site.log import log_refusal, site_log, write_log
