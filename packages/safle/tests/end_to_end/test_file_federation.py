@@ -24,7 +24,7 @@ from support.tables import write_table
 pytestmark = pytest.mark.slow
 
 WORDS = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
-CLIENTS = {"a": "a.npz", "b": "b.safetensors", "c": "c.csv", "d": "d.npy", "e": "e.parquet"}
+CLIENTS = {"a": "a.npz", "b": "b.safetensors", "c": "c.csv", "d": "d.npz", "e": "e.parquet"}
 ENCODER = ("--encoder", "encoder.safetensors")
 Run = Callable[..., str]
 
@@ -48,11 +48,9 @@ def folder(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Pa
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     place = tmp_path_factory.mktemp("federation")
-    for name in ("a", "b", "c"):
+    for name in ("a", "b", "c", "d"):
         write_table(place / CLIENTS[name], *data[name])
     write_table(place / "test.npz", *data["test"])
-    np.save(place / "d.npy", data["d"][0])
-    np.save(place / "d_labels.npy", data["d"][1])
     columns = {f"f{at}": column for at, column in enumerate(data["e"][0].T)}
     table = pyarrow.table({**columns, "digit": data["e"][1]})
     parquet.write_table(table, place / "e.parquet")
@@ -76,7 +74,7 @@ def counted(run: Run) -> Run:
     """An encoder, and every client's statistics."""
     sizes = ("--kind", "embedding", "--buckets", "4", "--group-size", "3")
     run("encoder", "make", "--range", "0", "16", "--features", "64", *sizes, "-o", ENCODER[1])
-    extra = {"d": ["--labels", "d_labels.npy"], "e": ["--label-column", "digit"]}
+    extra = {"e": ["--label-column", "digit"]}
     for name, table in CLIENTS.items():
         run("count", table, *ENCODER, *extra.get(name, []), "-o", f"{name}.stats")
     return run

@@ -63,7 +63,7 @@ FLOW: list[tuple[str, ...]] = [
     ("private", "answer", "bitte…ask", *IN_ROUND, *OPEN),
     ("private", "open", "sümme.masked", "schlüssel.answer", *IN_ROUND, "-o", "öffen.stats"),
     ("log", "prötokoll.sqlite"),
-    ("count", T, "--encoder", E, "--labels", "fehlt-ö.npy", "-o", "x.stats"),
+    ("count", "fehlt-ö.npz", "--encoder", E, "-o", "x.stats"),
     ("predict", M, T, "--ignore", "keine-spälte", "-o", "dä/x.csv"),
 ]
 """A federation with letters beyond ASCII in every name, and some errors."""

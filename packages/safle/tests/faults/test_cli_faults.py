@@ -63,11 +63,11 @@ def write_tables(place: Path, features: np.ndarray, labels: np.ndarray) -> None:
     write_table(place / "empty.npz", features[:0], labels[:0])
     write_table(place / "one.npz", features[labels == "one"], labels[labels == "one"])
     write_table(place / "narrow.npz", features[:, :10], labels)
-    np.save(place / "short.npy", labels[:-7])
+    np.savez(place / "short.npz", features=features, labels=labels[:-7])
     features = features.copy()
     features[500, 3] = np.nan
     write_table(place / "nan.npz", features, labels)
-    np.save(place / "many.npy", np.tile(features[:500], (200, 1)).astype(np.float16))
+    write_table(place / "many.npz", np.tile(features[:500], (200, 1)).astype(np.float16))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -95,7 +95,7 @@ def start(
         (["sum", "a.stats", "b.stats", "a.stats"], "came from 'a.stats' already"),
         (["sum", "a.stats", "damaged.stats"], "damaged.stats: "),
         (["sum", "a.stats", "nosuch.stats"], "nosuch.stats: No such file"),
-        (["count", "good.npz", *ENCODER, "--labels", "short.npy"], "593 labels for 600 rows"),
+        (["count", "short.npz", *ENCODER], "593 labels for 600 rows"),
         (["count", "good.npz", *ENCODER, "--classes", "one,two"], "'eight'"),
         (["count", "nan.npz", *ENCODER], "nan.npz: features"),
         (["count", "narrow.npz", *ENCODER], "narrow.npz: features have 10 columns"),
@@ -171,7 +171,7 @@ def test_a_full_disk_is_one_line_and_changes_nothing(folder: Path, arguments: li
 
 def writing(folder: Path) -> subprocess.Popen[str]:
     """A prediction that has written a part of its scratch file."""
-    asked = ("predict", "model.safetensors", "many.npy", "--proba", "--force", "-o", "old")
+    asked = ("predict", "model.safetensors", "many.npz", "--proba", "--force", "-o", "old")
     process = start(folder, *asked)
     deadline = time.monotonic() + 600
     while not any(path.stat().st_size for path in folder.glob(".old.*.part")):

@@ -61,10 +61,10 @@ def test_an_encoder_declares_its_classes_and_clients_refuse_others(safle, tmp_pa
 def test_spaces_around_labels_are_dropped_in_every_format(tmp_path):
     features = np.zeros((2, 1))
     np.savez(tmp_path / "a.npz", features=features, labels=np.array([" ill", "ill "]))
-    np.save(tmp_path / "b.npy", features)
-    (tmp_path / "b.txt").write_text("ill \n ill\n")
+    (tmp_path / "b.csv").write_text("a,label\n0,ill \n0, ill\n")
     for table in (
         open_table(tmp_path / "a.npz"),
-        open_table(tmp_path / "b.npy", labels=tmp_path / "b.txt"),
+        open_table(tmp_path / "b.csv"),
+        open_table(tmp_path / "a.npz", labels=[" ill", "ill "]),
     ):
         assert table.labels.tolist() == ["ill", "ill"]

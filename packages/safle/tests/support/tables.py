@@ -12,12 +12,10 @@ from safle.tables import write_features_file
 
 
 def write_table(path: str | Path, features: np.ndarray, labels: np.ndarray | None = None) -> None:
-    """Write features, and labels if there are any; a .npy file has none."""
+    """Write features, and labels if there are any."""
     kind, matrix = Path(path).suffix.lower(), np.asarray(features)
     arrays = {"features": matrix} | ({} if labels is None else {"labels": np.asarray(labels)})
-    if kind == ".npy":
-        np.save(path, matrix)
-    elif kind == ".npz":
+    if kind == ".npz":
         np.savez(path, **arrays)
     elif kind == ".safetensors" and labels is not None and arrays["labels"].dtype.kind == "U":
         names = [str(at) for at in range(len(matrix))]

@@ -21,16 +21,12 @@ ROWS = 2500
 FEATURES = np.random.default_rng(0).normal(size=(ROWS, 5)).astype(np.float32)
 NUMBERS = np.random.default_rng(1).integers(-2, 7, ROWS)
 NAMES = np.array(["cat", "dog, small", "Übel", "x y"])[NUMBERS % 4]
-FORMATS = ["npz", "npy", "safetensors", "csv", "parquet", "list.parquet", "fixed.parquet"]
+FORMATS = ["npz", "safetensors", "csv", "parquet", "list.parquet", "fixed.parquet"]
 
 
 def written(folder, kind, features, labels):
     """The table as a file of one kind, and the arguments that open it."""
     path = folder / f"table.{kind}"
-    if kind == "npy":
-        np.save(path, features)
-        np.save(folder / "labels.npy", labels)
-        return path, {"labels": folder / "labels.npy"}
     if kind.endswith("parquet"):
         pq.write_table(arrow_table(kind, features, labels), path, row_group_size=700)
         return path, {}
@@ -94,7 +90,7 @@ def test_batches_of_any_size_are_the_whole(size):
         next(Table(FEATURES).batches(0))
 
 
-@pytest.mark.parametrize("kind", ["npz", "npy", "safetensors", "csv", "parquet", "fixed.parquet"])
+@pytest.mark.parametrize("kind", ["npz", "safetensors", "csv", "parquet", "fixed.parquet"])
 def test_a_table_may_have_no_rows(tmp_path, kind):
     path, options = written(tmp_path, kind, FEATURES[:0], NUMBERS[:0])
 
@@ -108,7 +104,7 @@ def test_a_table_may_have_no_rows(tmp_path, kind):
     assert list(table.batches(10)) == []
 
 
-@pytest.mark.parametrize("kind", ["npz", "npy", "safetensors", "csv"])
+@pytest.mark.parametrize("kind", ["npz", "safetensors", "csv"])
 def test_labels_are_optional(tmp_path, kind):
     path = tmp_path / f"table.{kind}"
     write_table(path, FEATURES)
@@ -121,7 +117,7 @@ def test_labels_are_optional(tmp_path, kind):
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "u1", "i4", "u8", "?", ">f4"])
-@pytest.mark.parametrize("kind", ["npz", "npy", "safetensors", "csv", "fixed.parquet"])
+@pytest.mark.parametrize("kind", ["npz", "safetensors", "csv", "fixed.parquet"])
 def test_every_number_type_keeps_its_values(tmp_path, kind, dtype):
     features = np.random.default_rng(2).integers(0, 2, (9, 3)).astype(dtype)
     source = features.astype(features.dtype.newbyteorder("=")) if "parquet" in kind else features
@@ -160,7 +156,7 @@ def test_the_only_split_is_found(tmp_path):
         assert np.array_equal(table.labels, NUMBERS)
 
 
-def test_splits_and_keys_select(tmp_path):
+def test_split_selects(tmp_path):
     path = tmp_path / "t.npz"
     np.savez(
         path,
@@ -168,14 +164,10 @@ def test_splits_and_keys_select(tmp_path):
         train_labels=NUMBERS,
         test_features=FEATURES[:9],
         test_labels=NUMBERS[:9],
-        coarse=NUMBERS[:9] % 2,
     )
 
     assert len(open_table(path, split="train")) == ROWS
     assert open_table(path, split="test").labels.tolist() == NUMBERS[:9].tolist()
-    assert open_table(path, features_key="test_features").labels.tolist() == NUMBERS[:9].tolist()
-    coarse = open_table(path, split="test", labels_key="coarse").labels
-    assert coarse.tolist() == (NUMBERS[:9] % 2).tolist()
 
 
 @pytest.mark.parametrize("text", ["a,b,label\n1,2,x\n3,4,y\n", "\ufeffa,label,b\r\n1,x,2\r\n3,y,4"])
@@ -249,23 +241,20 @@ def test_metadata_names_the_classes(tmp_path):
     assert table.labels.tolist() == ["bird", "cat", "bird", "cat"]
 
 
-@pytest.mark.parametrize("suffix", ["txt", "csv"])
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
         ("3\n-1\n+07\n", [3, -1, 7]),
         ("3\r\n1\r\n2", [3, 1, 2]),
         ("a\nb\n3\n", ["a", "b", "3"]),
-        ("\ufeffä\n1.5\n3\n", ["ä", "1.5", "3"]),
+        ("ä\n1.5\n3\n", ["ä", "1.5", "3"]),
     ],
 )
-def test_labels_from_a_text_file(tmp_path, suffix, lines, expected):
-    np.save(tmp_path / "features.npy", FEATURES[:3])
-    (tmp_path / f"labels.{suffix}").write_bytes(lines.encode())
+def test_labels_of_csv_are_integers_or_all_texts(tmp_path, lines, expected):
+    rows = "".join(f"0,{line}" for line in lines.splitlines(keepends=True))
+    (tmp_path / "t.csv").write_text(f"a,label\n{rows}")
 
-    table = open_table(tmp_path / "features.npy", labels=tmp_path / f"labels.{suffix}")
-
-    assert table.labels.tolist() == expected
+    assert open_table(tmp_path / "t.csv").labels.tolist() == expected
 
 
 @pytest.mark.parametrize(

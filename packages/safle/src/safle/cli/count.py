@@ -61,7 +61,7 @@ def warn_of_repeats(session: Session, table: Table, counts: Counts[Any]) -> None
 
 @command(
     "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
-    "safle count x.npy --labels y.npy --encoder encoder.safetensors -o b.stats",
+    "safle count b.parquet --label-column outcome --encoder encoder.safetensors -o b.stats",
 )
 @opt.features_argument
 @opt.encoder_file()

@@ -99,21 +99,15 @@ def column_options(shown: str = "the schema's, or label", **settings: Any) -> De
 def table_options(*, labels: bool, **settings: Any) -> Decorator:
     """How a table is read; with ``labels``, where labels and weights are."""
     split = "Which <split>_features (.npz, .safetensors), if there are several."
-    key = "The array or list column of features, if not 'features'."
     reading = [
         option("--split", split, "NAME", **settings),
-        option("--features-key", key, "NAME", **settings),
         column_options(**settings),
     ]
     if labels:
-        second = "A second file with the labels: .npy, or .txt with one per line."
-        key = "The array of labels, if not 'labels'."
         weight = (
             "The column of whole numbers that say how often each sample is counted; no feature."
         )
         reading += [
-            file_option("--labels", second, **settings),
-            option("--labels-key", key, "NAME", **settings),
             option("--weight-column", weight, "NAME", **settings),
         ]
     return options(*reading)
@@ -121,16 +115,15 @@ def table_options(*, labels: bool, **settings: Any) -> Decorator:
 
 def pick_table_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options of `table_options` among ``options``: how `safle.tables.open_table` reads."""
-    reading = ("split", "features_key", "label_column", "ignore", "id_column")
-    labels = ("labels", "labels_key", "weight_column")
-    return {name: options[name] for name in reading + labels if name in options}
+    names = ("split", "label_column", "ignore", "id_column", "weight_column")
+    return {name: options[name] for name in names if name in options}
 
 
 store_argument: Decorator = click.argument(
     "folder", type=FOLDER, metavar="STORE", help="The store's folder."
 )
 model_argument: Decorator = click.argument("model", type=FILE, help="A model file.")
-FEATURES = "Features: .npz, .npy, .safetensors, .parquet or .csv."
+FEATURES = "Features: .npz, .safetensors, .parquet or .csv."
 # click does not refuse folders: our reader says what to do with images.
 features_argument: Decorator = click.argument("features", type=PLACE, help=FEATURES)
 OUTSIDE = "Go on if more than a tenth of a column's values lie outside its range or levels."

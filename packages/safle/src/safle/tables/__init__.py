@@ -5,7 +5,6 @@ suffix         what is read
 =============  ==========================================================================
 .npz           arrays ``features`` and ``labels``, or one pair per split: ``train_features`` and
                ``train_labels``
-.npy           one array of features; labels come from a second file
 .safetensors   as .npz; a ``classes`` entry in the metadata names the integer labels
 .parquet       every numeric column but the label column, or one list column ``features``
 .csv           a header line, then every column but the label column is a feature

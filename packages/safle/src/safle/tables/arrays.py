@@ -1,4 +1,4 @@
-"""Files of arrays: .npz, read whole; .npy and .safetensors, memory-mapped.
+"""Files of arrays: .npz, read whole; and .safetensors, memory-mapped.
 
 Also writes .safetensors files: of features that memory does not hold, and of moments.
 """
@@ -23,7 +23,7 @@ from safle.basics import atomic
 from safle.encoders.calibration import DeclaredMoments
 from safle.encoders.features import as_labels, as_source
 from safle.errors import InvalidInput, SettingsError, TableError
-from safle.tables.table import COLUMN_OPTIONS, Selection, Table, existing_file
+from safle.tables.table import Table, existing_file, find_arrays
 
 SAMPLE_NAMES = "sample_names"
 # NumPy has no bfloat16 and no floats of 8 bits.
@@ -31,28 +31,16 @@ _DTYPES = {f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for si
 _DTYPES |= {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "?"}
 
 
-def read_npz_table(path: Path, selection: Selection) -> Table:
+def read_npz_table(path: Path, split: str | None) -> Table:
     """Features and labels from the arrays of an archive."""
     if not zipfile.is_zipfile(path):
         raise TableError(
             f"{path}: not a .npz archive, or the end of it is missing; copy or export it again"
         )
     with _explaining_errors(path), np.load(path, allow_pickle=False) as archive:
-        features_key, labels_key = selection.keys(path, archive.files)
+        features_key, labels_key = find_arrays(path, split, archive.files)
         labels = None if labels_key is None else archive[labels_key]
         return Table(_require_array(archive[features_key], path), labels)
-
-
-def read_npy_table(path: Path, selection: Selection) -> Table:
-    """Features from the one array of a file, which has no labels."""
-    selection.refuse(path, "split", "features_key", "labels_key", *COLUMN_OPTIONS)
-    return Table(read_npy(path), None)
-
-
-def read_npy(path: Path) -> NDArray[Any]:
-    """The array of a .npy file, memory-mapped."""
-    with _explaining_errors(path):
-        return _require_array(np.load(path, mmap_mode="r", allow_pickle=False), path)
 
 
 def _require_array(value: object, path: Path) -> NDArray[Any]:
@@ -81,14 +69,14 @@ def _explaining_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def read_safetensors_table(path: Path, selection: Selection) -> Table:
+def read_safetensors_table(path: Path, split: str | None) -> Table:
     """Features and labels from the tensors of a file.
 
     Metadata: ``classes`` names them in order, by commas or as a JSON list; ``source``, ``device``
     say what made the features, and where. Bytes ``sample_names``, a JSON list, name the samples.
     """
     with _open_safetensors(path) as file:
-        features_key, labels_key = selection.keys(path, file.keys())
+        features_key, labels_key = find_arrays(path, split, file.keys())
         features = _map_tensor(file, features_key, path)
         labels = None if labels_key is None else _map_tensor(file, labels_key, path)
         metadata = file.metadata() or {}

@@ -1,11 +1,9 @@
-"""A sheet -> features, labels, ids and weights; labels also from arrays and files of their own."""
+"""A sheet -> features, labels, ids and weights; labels also from arrays."""
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,45 +14,62 @@ from safle.encoders import features
 from safle.encoders.cells import NotANumber, as_texts, read_series
 from safle.encoders.features import MOST_WEIGHT, are_weights, find_places
 from safle.encoders.frames import Sheet
+from safle.encoders.schema import LABEL_COLUMN
 from safle.errors import InvalidInput, TableError
-from safle.tables.arrays import read_npy
-from safle.tables.table import Selection, Table
+from safle.tables.table import Table, find_excluded, find_label
 
 if TYPE_CHECKING:
     from polars import Series
 
+    from safle.encoders.schema import Schema
+
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 
-def read_column_table(sheet: Sheet, selection: Selection) -> Table:
-    """Features and labels from the columns of a sheet."""
-    label = selection.find_label(sheet.where, sheet.names)
-    excluded = {label, *selection.find_excluded(sheet.where, sheet.names)}
-    names = [name for name in sheet.names if name not in excluded]
-    labels = None if label is None else _read_labels(sheet, label)
-    schema = selection.schema
-    matrix: NDArray[Any] | None
-    if schema is not None:
-        matrix = sheet.read_by_schema(schema, names)
-        names = [*schema.names]
-    elif (matrix := _read_lists(sheet, selection.features_key)) is not None:
-        names = []
-    else:
-        names = _feature_columns(sheet, names)
-        # Columns 0, 1, 2, ... are a plain matrix without names.
-        has_names = names != [str(place) for place in range(len(names))]
-        if has_names and selection.names:
-            find_places(selection.names, names, where=sheet.where)
-            names = [*selection.names]
-        matrix = _read_numbers(sheet, names)
-        names = names if has_names else []
+def read_column_table(
+    sheet: Sheet,
+    *,
+    label_column: str | None = None,
+    ignore: Sequence[str] = (),
+    id_column: str | None = None,
+    weight_column: str | None = None,
+    schema: Schema | None = None,
+    names: Sequence[str] = (),
+) -> Table:
+    """Features and labels from the columns of a sheet; see `safle.tables.open_table`."""
+    where = sheet.where
+    default = LABEL_COLUMN if schema is None else schema.label_column
+    label = find_label(where, sheet.names, label_column, default)
+    others = (id_column, weight_column)
+    excluded = {label, *find_excluded(where, sheet.names, ignore, others, schema)}
+    present = [name for name in sheet.names if name not in excluded]
+    matrix, found = _read_features(sheet, present, schema, names)
     return Table(
         matrix,
-        labels,
-        names=tuple(names),
-        ids=_read_ids(sheet, selection.id_column),
-        weights=_read_weights(sheet, selection.weight_column),
+        None if label is None else _read_labels(sheet, label),
+        names=found,
+        ids=_read_ids(sheet, id_column),
+        weights=_read_weights(sheet, weight_column),
     )
+
+
+def _read_features(
+    sheet: Sheet, present: list[str], schema: Schema | None, wanted: Sequence[str]
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """The columns that are features, in the order that is ``wanted``, and their names."""
+    if schema is not None:
+        return sheet.read_by_schema(schema, present), tuple(schema.names)
+    lists = _read_lists(sheet, present)
+    if lists is not None:
+        return lists, ()
+    columns = _feature_columns(sheet, present)
+    # Columns 0, 1, 2, ... are a plain matrix without names.
+    if columns == [str(place) for place in range(len(columns))]:
+        return _read_numbers(sheet, columns), ()
+    if wanted:
+        find_places(wanted, columns, where=sheet.where)
+        columns = [*wanted]
+    return _read_numbers(sheet, columns), tuple(columns)
 
 
 def _read_numbers(sheet: Sheet, names: Sequence[str]) -> NDArray[Any]:
@@ -86,23 +101,17 @@ def _feature_columns(sheet: Sheet, names: list[str]) -> list[str]:
     if not chosen:
         raise TableError(
             f"{sheet.where}: has {name_some(sheet.names)}; expected numeric columns or a column "
-            "'features' of lists: name another with --features-key KEY (features_key= in Python)"
+            "'features' of lists of numbers"
         )
     return chosen
 
 
-def _read_lists(sheet: Sheet, key: str | None) -> NDArray[Any] | None:
-    """The one column whose cells are lists of numbers, (rows, width), if there is one."""
+def _read_lists(sheet: Sheet, present: list[str]) -> NDArray[Any] | None:
+    """The column ``features`` if its cells are lists of numbers, (rows, width)."""
     import polars as pl
 
-    list_columns = [c.name for c in sheet.frame if isinstance(c.dtype, pl.List | pl.Array)]
-    if key is not None and key not in list_columns:
-        raise TableError(
-            f"{sheet.where}: no column {key!r} of lists of numbers; it has "
-            f"{name_some(list_columns) or 'none, only ' + name_some(sheet.names)}"
-        )
-    name = key or "features"
-    if name not in list_columns:
+    name = "features"
+    if name not in present or not isinstance(sheet.frame[name].dtype, pl.List | pl.Array):
         return None
     column = sheet.frame[name]
     if isinstance(column.dtype, pl.List) and (not len(column) or column[0] is None):
@@ -171,7 +180,7 @@ def clean_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise TableError(f"{where} has shape {array.shape}; expected one label a sample")
+        raise TableError(f"{where} has shape {array.shape}; expected one label per sample")
     if array.dtype.kind == "S":
         try:
             array = np.strings.decode(array, "utf-8")
@@ -218,29 +227,3 @@ def name_labels(labels: NDArray[Any], names: tuple[str, ...], *, where: str) -> 
         )
     named: NDArray[np.str_] = np.array(names, dtype=np.str_)[labels]
     return named
-
-
-def read_label_file(path: Path) -> NDArray[Any]:
-    """Labels from a .npy array or from a .txt or .csv file with one label a line."""
-    suffix = path.suffix.lower()
-    if suffix == ".npy":
-        return clean_labels(read_npy(path), where=str(path))
-    if suffix not in (".txt", ".csv"):
-        raise TableError(
-            f"{path}: labels in a {suffix or 'suffixless'} file; "
-            "expected .npy, or .txt or .csv with one label a line"
-        )
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise TableError(f"{path}: not UTF-8 text; save it as UTF-8") from None
-    rows = [*csv.reader(lines)] if suffix == ".csv" else [[line] for line in lines]
-    for number, row in enumerate(rows, start=1):
-        if len(row) > 1:
-            raise TableError(
-                f"{path}: line {number} has {len(row)} cells; expected one label a line "
-                "and no header (a table of features is given as the first file)"
-            )
-        if not "".join(row).strip():
-            raise TableError(f"{path}: line {number} is empty; expected one label a line")
-    return parse_labels([row[0] for row in rows], where=str(path))

@@ -23,7 +23,13 @@ from safle.tables.columns import clean_labels, parse_labels
 from safle.tables.doubts import describe_few_texts, doubt_copy, doubt_feature, doubt_lone
 from safle.tables.lone import find_lone
 from safle.tables.sheets import read_sheet
-from safle.tables.table import Selection, existing_file, find_columns, require_name
+from safle.tables.table import (
+    existing_file,
+    find_columns,
+    find_excluded,
+    find_label,
+    require_name,
+)
 
 if TYPE_CHECKING:
     from polars import Series
@@ -99,9 +105,8 @@ def draft_schema(
             f"{sheet.where}: has no samples, so there is nothing to draft; is it the right file?"
         )
     wanted = None if label_column == LABEL_COLUMN else label_column
-    selection = Selection(label_column=wanted, ignore=tuple(ignore), id_column=id_column)
-    label_name = selection.find_label(sheet.where, sheet.names) if labels is None else None
-    ignored = selection.find_excluded(sheet.where, sheet.names) & {*sheet.names}
+    label_name = find_label(sheet.where, sheet.names, wanted) if labels is None else None
+    ignored = find_excluded(sheet.where, sheet.names, ignore, [id_column]) & {*sheet.names}
     category_names = find_columns(sheet.where, categories, sheet.names)
     marks = _split_marks(missing, sheet)
     found: list[Column] = []

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,22 @@ from safle.encoders.features import check_source
 from safle.encoders.frames import ROUNDED, frame_names, frame_sheet
 from safle.encoders.schema import Schema
 from safle.errors import SafleWarning, TableError
-from safle.tables.arrays import read_npy_table, read_npz_table, read_safetensors_table
-from safle.tables.columns import clean_labels, name_labels, read_column_table, read_label_file
+from safle.tables.arrays import read_npz_table, read_safetensors_table
+from safle.tables.columns import clean_labels, name_labels, read_column_table
 from safle.tables.sheets import read_sheet
-from safle.tables.table import Selection, Table, check_features, existing_file
+from safle.tables.table import Table, check_features, existing_file, refuse_options
 
+# Readers return labels as the file has them; `_check_labels` checks and names them.
+_ARRAYS = {".npz": read_npz_table, ".safetensors": read_safetensors_table}
+_SHEETS = (".parquet", ".csv")
 _IMAGES = "; images become features with 'safle features' (package safle-images)"
 
 
 def open_table(
     source: str | os.PathLike[str] | Any,
     *,
-    labels: str | os.PathLike[str] | ArrayLike | None = None,
+    labels: ArrayLike | None = None,
     split: str | None = None,
-    features_key: str | None = None,
-    labels_key: str | None = None,
     label_column: str | None = None,
     ignore: Sequence[str] = (),
     id_column: str | None = None,
@@ -43,16 +44,12 @@ def open_table(
     Parameters
     ----------
     source
-        A .npz, .npy, .safetensors, .parquet or .csv file, or a pandas, polars or pyarrow frame.
+        A .npz, .safetensors, .parquet or .csv file, or a pandas, polars or pyarrow frame.
     labels
-        Replace those in ``source``: an array, a .npy file, or a .txt or .csv file with one label
-        a line and no header.
+        An array that replaces the labels in ``source``.
     split
         Which ``<split>_features`` and ``<split>_labels`` to read (.npz, .safetensors), if the file
         has several.
-    features_key, labels_key
-        The arrays (.npz, .safetensors) of features and labels, if they are not called ``features``
-        and ``labels``; or the column of lists (.parquet).
     label_column
         The column of labels. By default it is the schema's, or ``label``, and may be missing.
     ignore
@@ -81,19 +78,23 @@ def open_table(
     >>> table.features.tolist(), table.labels.tolist()
     ([[46.0], [60.0]], ['cat', 'dog'])
     """
-    columns = label_column, tuple(ignore), id_column, weight_column
-    selection = Selection(split, features_key, labels_key, *columns, schema, tuple(names))
+    columns: dict[str, Any] = {
+        "label_column": label_column,
+        "ignore": ignore,
+        "id_column": id_column,
+        "weight_column": weight_column,
+    }
     if frame_names(source):
-        where, table = "the frame", read_column_table(frame_sheet(source), selection)
+        where = "the frame"
+        table = read_column_table(frame_sheet(source), schema=schema, names=names, **columns)
     else:
-        where, table = str(source), _read_file(source, selection)
+        where = str(source)
+        file = existing_file(source, TableError)
+        table = _read_file(file, split, columns, schema=schema, names=names)
     check_features(table.features, where=f"{where}: the array of features")
     if schema is not None:
         table = replace(table, features=_widen(table.features, where))
     given: Any = table.labels if labels is None else labels
-    if isinstance(given, str | os.PathLike):
-        where = str(given)
-        given = read_label_file(existing_file(given, TableError))
     if given is None:
         return table
     return replace(table, labels=_check_labels(given, table, where=where))
@@ -124,8 +125,7 @@ def open_matching(
     table = open_table(path, schema=encoder.schema, names=encoder.feature_names, **selection)
     if labelled and table.labels is None:
         raise TableError(
-            f"{path}: has no labels; expected one per sample: name them with --labels FILE, "
-            "--labels-key or --label-column"
+            f"{path}: has no labels; expected one per sample: name their column with --label-column"
         )
     check_source(encoder.source, table.source, where=str(path), trusted=trusted)
     return table.arrange(encoder.feature_names, where=str(path))
@@ -143,42 +143,27 @@ def _widen(features: NDArray[Any], where: str) -> NDArray[Any]:
     return widen(cells).reshape(features.shape)
 
 
-def _read_file(path: str | os.PathLike[str], selection: Selection) -> Table:
-    file = existing_file(path, TableError)
-    reader = _READERS.get(file.suffix.lower())
-    if reader is None:
-        known = ", ".join(_READERS)
-        raise TableError(f"{file}: unknown file type; expected one of {known}{_IMAGES}")
+def _read_file(file: Path, split: str | None, columns: dict[str, Any], **expected: Any) -> Table:
+    suffix = file.suffix.lower()
     try:
-        return reader(file, selection)
+        if suffix in _ARRAYS:
+            refuse_options(file, **columns)
+            return _ARRAYS[suffix](file, split)
+        if suffix in _SHEETS:
+            refuse_options(file, split=split)
+            return read_column_table(read_sheet(file), **columns, **expected)
     except OSError as error:
         raise TableError(f"{file}: cannot be read: {error}") from error
-
-
-def _read_column_file(path: Path, selection: Selection) -> Table:
-    selection.refuse(path, "split", "labels_key")
-    if path.suffix.lower() == ".csv":
-        selection.refuse(path, "features_key")
-    return read_column_table(read_sheet(path), selection)
-
-
-# Readers return labels as the file has them; `_check_labels` checks and names them.
-_READERS: dict[str, Callable[[Path, Selection], Table]] = {
-    ".npz": read_npz_table,
-    ".npy": read_npy_table,
-    ".safetensors": read_safetensors_table,
-    ".parquet": _read_column_file,
-    ".csv": _read_column_file,
-}
+    known = ", ".join([*_ARRAYS, *_SHEETS])
+    raise TableError(f"{file}: unknown file type; expected one of {known}{_IMAGES}")
 
 
 def _check_labels(given: ArrayLike, table: Table, *, where: str) -> NDArray[Any]:
     labels = clean_labels(given, where=f"{where}: the array of labels")
     rows = len(table)
     if len(labels) != rows:
-        hint = "; is its first line a header?" if len(labels) == rows + 1 else ""
         raise TableError(
-            f"{where}: {len(labels)} labels for {rows} rows of features; expected one each{hint}"
+            f"{where}: {len(labels)} labels for {rows} rows of features; expected one each"
         )
     if table.class_names is None:
         return labels

@@ -1,4 +1,4 @@
-"""A table: features with or without labels; and which parts of a file a caller selects."""
+"""A table: features with or without labels; and which parts of a file they are."""
 
 import os
 import warnings
@@ -16,8 +16,6 @@ from safle.encoders.features import match_columns
 from safle.encoders.schema import LABEL_COLUMN, Schema
 from safle.errors import InvalidInput, SafleError, SafleWarning, TableError
 
-COLUMN_OPTIONS = ("label_column", "ignore", "id_column", "weight_column")
-"""Options that apply only to files whose columns have names."""
 BATCH = 4096
 """Samples that are read at a time; no result depends on it."""
 
@@ -135,81 +133,59 @@ def check_features(features: NDArray[Any], *, where: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Which parts of a file the caller selects; see :func:`safle.tables.open_table`."""
+def find_label(
+    where: str, names: list[str], wanted: str | None = None, default: str = LABEL_COLUMN
+) -> str | None:
+    """The column of labels among ``names``; the default may be missing."""
+    if wanted is None:
+        return default if default in names else None
+    return require_name(where, wanted, names)
 
-    split: str | None = None
-    features_key: str | None = None
-    labels_key: str | None = None
-    label_column: str | None = None
-    ignore: tuple[str, ...] = ()
-    id_column: str | None = None
-    weight_column: str | None = None
-    schema: Schema | None = None
-    names: tuple[str, ...] = ()
 
-    def refuse(self, path: Path, *options: str) -> None:
-        """Raise if the caller gave one of ``options``, which this type of file does not have."""
-        for option in options:
-            value = getattr(self, option)
-            if value != getattr(type(self), option):
-                raise TableError(
-                    f"{path}: {option}={str(value)!r} does not apply to {path.suffix} files; "
-                    "leave it out"
-                )
+def find_excluded(
+    where: str,
+    names: list[str],
+    ignore: Sequence[str],
+    others: Iterable[str | None] = (),
+    schema: Schema | None = None,
+) -> set[str]:
+    """Columns that are neither features nor labels; ``others`` have a use of their own."""
+    given = {require_name(where, name, names) for name in others if name is not None}
+    declared = () if schema is None else (*schema.ignore, *schema.sparse)
+    return {*find_columns(where, ignore, names), *declared, *given}
 
-    def keys(self, path: Path, available: Iterable[str]) -> tuple[str, str | None]:
-        """The keys of the features and of the labels, the latter None if there are none."""
-        self.refuse(path, *COLUMN_OPTIONS)
-        present = sorted(available)
-        if self.features_key is None:
-            features = self._features_of_split(path, present)
-        elif self.split is None:
-            features = require_name(path, self.features_key, present, "array")
-        else:
+
+def refuse_options(path: Path, **options: object) -> None:
+    """Raise if the caller gave one of ``options``, which this type of file does not have."""
+    for name, value in options.items():
+        if value:
             raise TableError(
-                f"{path}: split={self.split!r} and features_key={self.features_key!r} "
-                "were both given; name the features by one of them"
+                f"{path}: {name}={str(value)!r} does not apply to {path.suffix} files; leave it out"
             )
-        if self.labels_key is not None:
-            return features, require_name(path, self.labels_key, present, "array")
-        split = features.removesuffix("features") if features.endswith("features") else ""
-        return features, f"{split}labels" if f"{split}labels" in present else None
 
-    def _features_of_split(self, path: Path, present: list[str]) -> str:
-        if self.split is None and "features" in present:
-            return "features"
-        splits = [key.removesuffix("_features") for key in present if key.endswith("_features")]
+
+def find_arrays(path: Path, split: str | None, available: Iterable[str]) -> tuple[str, str | None]:
+    """The names of the arrays of features and of labels, the latter None if there are none."""
+    present = sorted(available)
+    features = "features"
+    if split is not None or features not in present:
+        splits = [name.removesuffix("_features") for name in present if name.endswith("_features")]
         instead = "no splits, only " + (name_some(present) or "nothing")
-        split = choose_split(path, self.split, splits, TableError, instead)
-        if split is None:
+        chosen = choose_split(path, split, splits, TableError, instead)
+        if chosen is None:
             raise TableError(
                 f"{path}: has {name_some(present) or 'no arrays'}; expected 'features' or "
-                "'<split>_features': name the array with --features-key KEY "
-                "(features_key= in Python)"
+                "'<split>_features': save the array under one of these names"
             )
-        return f"{split}_features"
-
-    def find_excluded(self, where: str, names: list[str]) -> set[str]:
-        """Columns that are neither features nor labels."""
-        options = (self.id_column, self.weight_column)
-        given = [require_name(where, name, names) for name in options if name is not None]
-        declared = () if self.schema is None else (*self.schema.ignore, *self.schema.sparse)
-        return {*find_columns(where, self.ignore, names), *declared, *given}
-
-    def find_label(self, where: str, names: list[str]) -> str | None:
-        """The column of labels among ``names``; it may be missing unless the caller named it."""
-        default = LABEL_COLUMN if self.schema is None else self.schema.label_column
-        if self.label_column is None:
-            return default if default in names else None
-        return require_name(where, self.label_column, names)
+        features = f"{chosen}_features"
+    labels = features.removesuffix("features") + "labels"
+    return features, labels if labels in present else None
 
 
-def require_name(where: object, name: str, present: list[str], what: str = "column") -> str:
-    """``name``; `TableError` unless it is ``present``."""
+def require_name(where: str, name: str, present: list[str]) -> str:
+    """``name``; `TableError` unless it is a column that is ``present``."""
     if name not in present:
-        raise TableError(f"{where}: no {what} {name!r}; it has {name_some(present) or 'none'}")
+        raise TableError(f"{where}: no column {name!r}; it has {name_some(present) or 'none'}")
     return name
 
 
