@@ -15,10 +15,11 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 128,
-    "packed tuples": 207,
+    "public classes": 127,
+    "packed tuples": 205,
     "isinstance on values that add up": 16,
     "lines": 25_573,
+    "lines": 25_290,
 }
 
 
