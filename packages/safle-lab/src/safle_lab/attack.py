@@ -171,7 +171,7 @@ def _count_untried(residual: Residual, most: int) -> int:
     """The number of samples in groups larger than ``most`` but not larger than the columns."""
     if most < residual.samples <= residual.whole.dim:
         return residual.samples
-    if not residual.whole.layout.only_by_class:
+    if not residual.whole.layout.only_classes:
         return 0
     pairs = zip(residual.class_counts.tolist(), residual.whole.by_class, strict=True)
     return sum(count for count, part in pairs if most < count <= part.dim)
@@ -179,7 +179,7 @@ def _count_untried(residual: Residual, most: int) -> int:
 
 def _reduce(residual: Residual, most: int) -> Iterator[list[tuple[NDArray[np.int64], int]]]:
     """Samples by lattice reduction: of each class that has a gram, then of all classes."""
-    if residual.whole.layout.only_by_class:
+    if residual.whole.layout.only_classes:
         for owner, part in enumerate(residual.whole.by_class):
             if 0 < residual.class_counts[owner] <= most:
                 yield [

@@ -104,10 +104,11 @@ def read_statistics(data):
         bits = basis_bits(sections["basis"], S + F, limits, sum(counts))
         values = iter(read_integers(sections["sums"], planes["sums"]))
         gram = read_columns(bits, values, cross, owner, limits, sum(counts))
+    elif header["form"] == "classes":
+        gram = sum(grams, gram)
     elif sum(counts):
         values = iter(read_integers(sections["products"], planes["products"]))
-        block = [S + column for column in counted]
-        gram = read_products(values, cross, owner, limits, block, grams)
+        gram = read_products(values, cross, owner, limits)
     return codes, gram, cross, counts, grams
 
 
@@ -124,7 +125,7 @@ def read_classes(header, sections, cross, limits, counts, counted):
             bits, basis = basis_bits(basis[:size], d, limits, n), basis[size:]
             grams.append(read_columns(bits, values, own, [], limits, n, 32))
             continue
-        grams.append(read_products(values, own, [], limits, range(0), [], last=False))
+        grams.append(read_products(values, own, [], limits, last=False))
     assert next(values, None) is None
     assert not basis
     return grams
@@ -140,7 +141,7 @@ def basis_bits(raw, dim, limits, n):
     return [p for p in range(len(raw) * 8) if raw[p // 8] >> p % 8 & 1]
 
 
-def read_products(values, cross, owner, limits, block, grams, last=True):
+def read_products(values, cross, owner, limits, last=True):
     """The gram from its free products."""
     S, dim = len(owner), len(cross)
     totals = [int(sum(row)) for row in cross]
@@ -151,11 +152,9 @@ def read_products(values, cross, owner, limits, block, grams, last=True):
     gram = np.zeros((dim, dim), object)
     for i, j in combinations_with_replacement(free, 2):
         alike = j < S and owner[i] == owner[j]
-        if not alike and not (i in block and j in block):
+        if not alike:
             gram[i, j] = gram[j, i] = next(values)
     assert not last or next(values, None) is None
-    for own in grams:
-        gram[np.ix_(block, block)] += own
     for i, c in constant.items():
         gram[i] = gram[:, i] = [c * total for total in totals]
     for i in range(S):

@@ -97,8 +97,8 @@ def impossible(s):
         "a square of another parity": ((gram.diagonal() - totals) % 2).any(),
         "negative eigenvalues": least_eigenvalue(counts, cross, gram) < -1e-6,
     }
-    if s.layout.by_class != (0, 0):
-        block = np.arange(seen, len(gram))[slice(*s.layout.by_class)]
+    if s.layout.class_layout:
+        block = np.arange(s.layout.class_layout.dim)
         parts = [part.gram_square().astype(object) for part in s.by_class]
         wrong |= {
             "classes that do not add up": (sum(parts) != gram[np.ix_(block, block)]).any(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from safle.encoders.codes import CodeSpace, Layout, tables_of
 from safle.errors import InvariantError
 from safle.statistics import Statistics, sum_statistics
-from safle.statistics.free_sums import FreeSums
+from safle.statistics.free_sums import FreeSums, restore_all, spread_all, take_all
 from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data
 from support.layouts import constant, dense
 
@@ -27,20 +29,24 @@ def test_all_sums_follow_from_the_free_ones(data, only_seen):
     free = FreeSums(counted.layout, len(names), codes)
     vector = free.take(counted, names)
     assert len(vector) == free.size
-    assert free.value(counted.fingerprint, names, vector) == counted
+    found = free.value(counted.fingerprint, names, vector)
+    assert found == replace(counted, by_class=())
+    if not only_seen:
+        whole = restore_all(counted.space, names, take_all(counted, names))
+        assert whole == counted
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
 def test_vectors_add_up_as_statistics_do(kind):
     data = fixed_data(kind)
     parts = [data.part(slice(at, None, 3)).count() for at in range(3)]
-    free = FreeSums(data.encoder.layout, len(NAMES))
-    total = sum(free.take(part, NAMES) for part in parts)
-    assert free.value(data.encoder.fingerprint, NAMES, total) == sum_statistics(parts)
-    nothing = free.take(Statistics.empty(data.encoder.space), NAMES)
+    space = data.encoder.space
+    total = sum(take_all(part, NAMES) for part in parts)
+    assert restore_all(space, NAMES, total) == sum_statistics(parts)
+    empty = Statistics.empty(space)
+    nothing = take_all(empty, NAMES)
     assert not nothing.any()
-    empty = Statistics.empty(data.encoder.space)
-    assert free.value(data.encoder.fingerprint, NAMES, nothing) == empty
+    assert restore_all(space, NAMES, nothing) == empty
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
@@ -59,9 +65,10 @@ def test_no_entry_of_the_vector_follows_from_the_others(kind):
 @pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
 def test_no_entry_is_larger_than_the_columns_allow(kind):
     data = fixed_data(kind)
-    free = FreeSums(data.encoder.layout, 3)
-    vector = free.take(data.count(), [0, 1, 2])
-    assert (np.abs(vector) <= len(data) * free.spread(free.largest)).all()
+    layout = data.encoder.layout
+    vector = take_all(data.count(), [0, 1, 2])
+    largest = spread_all(layout, 3, FreeSums(layout, 3).largest)
+    assert (np.abs(vector) <= len(data) * largest).all()
 
 
 def test_squares_stand_where_the_vector_says():
@@ -69,16 +76,15 @@ def test_squares_stand_where_the_vector_says():
         [
             *tables_of([3, 2]),
             dense(-9, 9, scale=4),
-            dense(4, 8, scale=8, by_class=True),
-            constant(4, by_class=True),
+            dense(4, 8, scale=8),
+            constant(4),
             dense(0, 1, scale=2),
         ]
     )
     free = FreeSums(layout, 2)
     of_columns = np.array([2, 3, 5, 7, 11, 13])
     assert len(free.rows) == len(of_columns)
-    # The second dense column is counted by class alone.
-    assert free.spread(of_columns)[free.squares].tolist() == [49, 169]
+    assert free.spread(of_columns)[free.squares].tolist() == [49, 121, 169]
 
 
 def test_products_so_large_that_sums_of_them_would_wrap_are_refused():

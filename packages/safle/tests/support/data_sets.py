@@ -17,7 +17,7 @@ from safle.errors import SettingsError
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import Statistics, count
-from safle.statistics.gram import Gram, Triangle
+from safle.statistics.gram import Triangle
 
 KINDS = [*kinds()]
 """Every kind there is, the default first."""
@@ -178,16 +178,13 @@ def fixed_data(kind: str = KINDS[0], samples: int = 120, **settings: Any) -> Dat
 def repeated(statistics: Statistics, times: int) -> Statistics:
     """The statistics of a data set whose every sample occurs ``times`` as often."""
 
-    def grown(gram: Gram) -> Triangle:
-        entries = (gram.packed.astype(object) * times).astype(np.int64)
-        return Triangle.narrow(entries, gram.dim)
-
+    entries = (statistics.gram.packed.astype(object) * times).astype(np.int64)
     return replace(
         statistics,
-        gram=grown(statistics.gram),
+        gram=Triangle.narrow(entries, statistics.dim),
         cross=statistics.cross * times,
         class_counts=statistics.class_counts * times,
-        class_grams=tuple(map(grown, statistics.class_grams)),
+        by_class=tuple(repeated(part, times) for part in statistics.by_class),
     )
 
 

@@ -44,20 +44,24 @@ class Sums:
 
     @staticmethod
     def of(s):
-        names, parts = list(s.class_names), [s.class_gram(k) for k in range(len(s.class_grams))]
+        names, parts = list(s.class_names), [part.gram_square() for part in s.by_class]
         return Sums(s, names, +s.class_counts, s.cross.copy(), s.gram_square(), parts)
 
     def to_bytes(self):
         return encode_statistics(self.as_statistics())
 
     def as_statistics(self):
-        return replace(
+        whole = replace(
             self.true,
             class_names=tuple(self.names),
             class_counts=self.counts,
             cross=self.cross,
             gram=packed(self.gram),
-            class_grams=tuple(map(packed, self.parts)),
+            by_class=(),
+        )
+        parts = enumerate(map(packed, self.parts))
+        return replace(
+            whole, by_class=tuple(whole.of_class(k).with_gram(gram) for k, gram in parts)
         )
 
     @property
@@ -262,7 +266,7 @@ def change_class(g, s):
     if g.random() < 0.3:
         s.parts[b] = s.parts[b] - change
     elif g.random() < 0.5:
-        block = slice(*(s.seen + column for column in s.true.layout.by_class))
+        block = slice(s.true.layout.class_layout.dim)
         s.gram[block, block] += change
 
 

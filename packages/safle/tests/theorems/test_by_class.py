@@ -25,12 +25,13 @@ BATCHES = st.lists(st.integers(0, 60), min_size=1, max_size=5)
 
 def grams_of(encoder: Encoder, features, labels):
     """The products of each class's codes, in Python's order of doing things."""
-    dense = encoder.encode(features).dense[:, slice(*encoder.layout.by_class)].astype(np.int64)
+    width = encoder.layout.class_layout.dim
+    dense = encoder.encode(features).dense[:, :width].astype(np.int64)
     return [dense[labels == name].T @ dense[labels == name] for name in np.unique(labels)]
 
 
 def same_grams(statistics: Statistics, expected) -> bool:
-    found = [statistics.class_gram(place) for place in range(len(statistics.class_names))]
+    found = [part.gram_square() for part in statistics.by_class]
     return len(found) == len(expected) and all(map(np.array_equal, found, expected))
 
 
@@ -88,14 +89,16 @@ def test_a_class_that_one_client_alone_has_leaves_with_it(kind, tmp_path):
 @pytest.mark.parametrize("kind", BY_CLASS)
 def test_another_class_s_gram_is_found(kind):
     true = fixed_data(kind, samples=40).count()
-    first, second, *rest = true.class_grams
-    for grams in ((second, first, *rest), (second, *rest), (first, first, *rest)):
+    first, second, *rest = true.by_class
+    swapped = replace(first, gram=second.gram), replace(second, gram=first.gram)
+    for parts in ((second, first), (second,), (first, first), swapped):
         with pytest.raises(InvariantError):
-            replace(true, class_grams=grams).verify()
-    odd = first.packed.copy()
+            replace(true, by_class=(*parts, *rest)).verify()
+    odd = first.gram.packed.copy()
     odd[0] += 1
+    wrong = replace(first, gram=Triangle(odd, first.dim))
     with pytest.raises(InvariantError, match="class 0"):
-        replace(true, class_grams=(Triangle(odd, first.dim), second, *rest)).verify()
+        replace(true, by_class=(wrong, second, *rest)).verify()
 
 
 def test_memory_is_stated_before_it_is_taken(monkeypatch):
@@ -112,12 +115,15 @@ class NoMemory:
 def test_the_block_of_a_layout():
     block = [dense(-9, 9, scale=4, by_class=True), constant(4, by_class=True)]
     linear = Layout(block)
-    wider = Layout([*tables_of([3]), Block("other", scale=8, low=-32767, high=32767), *block])
+    other = Block("other", scale=8, low=-32767, high=32767)
+    wider = Layout([*block, other])
     alone = Layout([dense(-9, 9, scale=4), constant(4)])
-    assert (wider.by_class, wider.class_layout) == ((1, 3), alone)
+    assert wider.class_layout == linear.class_layout == alone
+    assert alone.class_layout is None
     assert Layout.from_json(wider.to_json()) == wider
-    assert (wider.only_by_class, linear.only_by_class) == (False, True)
-    for wrong in (block[:1], [block[0], dense(0, 1), block[1]]):
+    assert (wider.only_classes, linear.only_classes) == (False, True)
+    tables = tables_of([3])
+    for wrong in (block[:1], [other, *block], [*tables, *block]):
         with pytest.raises(SettingsError, match="counted by class"):
             Layout(wrong)
 

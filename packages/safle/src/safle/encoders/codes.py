@@ -158,14 +158,14 @@ class Layout:
         names = [name for name, _ in groupby(self.blocks, lambda block: block.name)]
         if len({*names}) < len(names):
             raise SettingsError("blocks of one name with others between; expected them together")
-        first, after = self.by_class
-        counted = [block for block, place in self.dense_blocks if first <= place.start < after]
-        if counted and not (
-            all(block.by_class for block in counted) and any(block.constant for block in counted)
+        flags = [block.by_class for block in self.blocks]
+        if any(flags) and not (
+            flags == sorted(flags, reverse=True)
+            and any(block.constant and block.by_class for block in self.blocks)
         ):
             raise SettingsError(
-                f"dense columns {first} to {after} are counted by class; expected all of them, and "
-                "a constant among them"
+                f"of {len(flags)} blocks, {sum(flags)} are counted by class; expected the first "
+                "ones, with a constant among them"
             )
 
     @cached_property
@@ -188,18 +188,8 @@ class Layout:
 
     def block(self, name: str) -> range:
         """The dense columns of this name; an empty range if there are none."""
-        return self._span(place for block, place in self.dense_blocks if block.name == name)
-
-    @cached_property
-    def by_class(self) -> tuple[int, int]:
-        """The first dense column that is counted by class, and that after the last."""
-        counted = self._span(place for block, place in self.dense_blocks if block.by_class)
-        return counted.start, counted.stop
-
-    @staticmethod
-    def _span(places: Iterable[slice]) -> range:
-        found = [*places]
-        return range(found[0].start, found[-1].stop) if found else range(0)
+        places = [place for block, place in self.dense_blocks if block.name == name]
+        return range(places[0].start, places[-1].stop) if places else range(0)
 
     @property
     def experts(self) -> int:
@@ -257,13 +247,16 @@ class Layout:
 
     @cached_property
     def class_layout(self) -> Layout | None:
-        """The layout of the columns that are counted for each class; None if none are."""
-        counted = [block for block, _ in self.dense_blocks if block.by_class]
+        """The layout of the columns that are counted for each class; None if none are.
+
+        They are the first columns of the layout.
+        """
+        counted = [block for block in self.blocks if block.by_class]
         return Layout(replace(block, by_class=False) for block in counted) if counted else None
 
     @property
-    def only_by_class(self) -> bool:
-        """Whether all columns are counted for each class."""
+    def only_classes(self) -> bool:
+        """Whether all columns are counted for each class, so that sums follow from the classes'."""
         return all(block.by_class for block in self.blocks)
 
     @property

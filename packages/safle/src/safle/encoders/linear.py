@@ -37,7 +37,7 @@ ByClass = Annotated[bool, annotate(BY_CLASS_HELP)]
 TRANSFORM_HELP = "Applied to features before they are standardised."
 Transform = Annotated[Literal["none", "square-root"], annotate(TRANSFORM_HELP)]
 FRACTION_BITS = annotate("Bits behind the binary point of linear codes.", minimum=0, maximum=12)
-_NORM_CLIP = annotate(
+NORM_CLIP = annotate(
     "Length, in deviations, to which a longer sample is shortened; 0: never.",
     minimum=0,
     maximum=1 << 20,
@@ -55,7 +55,7 @@ class LinearSettings(Settings, frozen=True):
 
     fraction_bits: Annotated[int, FRACTION_BITS] = 8
     transform: Transform | None = "none"
-    norm_clip: Annotated[int, _NORM_CLIP] = 0
+    norm_clip: Annotated[int, NORM_CLIP] = 0
     by_class: ByClass | None = False
 
 

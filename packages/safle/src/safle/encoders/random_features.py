@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import msgspec
 import numpy as np
@@ -38,6 +38,9 @@ from safle.encoders.linear import (
 from safle.encoders.operations import Expressed, Operations, T, hashes
 from safle.encoders.registry import MOST_SEED, annotate
 from safle.errors import SettingsError
+
+if TYPE_CHECKING:
+    from safle.encoders.table import TableSettings
 
 UNITS_PER_FEATURE, MOST_UNITS = 16, 8_192
 UNITS_HELP = "Random features: columns that bend the linear model."
@@ -65,14 +68,14 @@ encode_units = Kernel(
 _UNITS = annotate(
     UNITS_HELP, minimum=1, maximum=MAX_EXPERTS, chosen="16 per feature, at most 8,192"
 )
-_BITS = annotate("Bits of a random feature's code.", minimum=RANGE_BITS, maximum=8)
+BITS = annotate("Bits of a random feature's code.", minimum=RANGE_BITS, maximum=8)
 _TERMS = annotate(
     "Features that a unit adds.",
     minimum=1,
     maximum=MOST_TERMS,
     chosen="16, or as many as there are",
 )
-_SEED = annotate(
+SEED = annotate(
     "Chooses the features that a unit adds, and its threshold.", minimum=0, maximum=MOST_SEED
 )
 _BY_CLASS_IF = "if 20 classes or more are declared, and 2 GB at the server hold their grams"
@@ -83,9 +86,9 @@ class RandomFeatureSettings(LinearSettings, frozen=True):
     """Settings of a `RandomFeatureEncoder`."""
 
     units: Annotated[int, _UNITS] | None = None
-    bits: Annotated[int, _BITS] = 4
+    bits: Annotated[int, BITS] = 4
     terms: Annotated[int, _TERMS] | None = None
-    seed: Annotated[int, _SEED] = 0
+    seed: Annotated[int, SEED] = 0
     # Two more bits changed no accuracy, and cost a tenth of the bytes.
     fraction_bits: Annotated[int, FRACTION_BITS] = 6
     transform: Annotated[Transform, annotate(TRANSFORM_HELP, chosen=_SQUARE_ROOT_IF)] | None = None
@@ -130,7 +133,7 @@ class Units:
     def __init__(
         self,
         dim: int,
-        settings: RandomFeatureSettings,
+        settings: RandomFeatureSettings | TableSettings,
         *,
         has_thresholds: bool = False,
         scale_bits: int = 0,

@@ -23,21 +23,21 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.settings import describe
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EXPERTS, Layout, tables_of
 from safle.encoders.linear import (
-    ByClass,
+    FRACTION_BITS,
+    NORM_CLIP,
     LinearEncoder,
-    LinearSettings,
     Transform,
     invert_transform,
+    transformed_moments,
 )
 from safle.encoders.operations import Expressed, Operations, T
-from safle.encoders.random_features import MOST_TERMS, UNITS_HELP, RandomFeatureSettings, Units
-from safle.encoders.registry import annotate
+from safle.encoders.random_features import BITS, MOST_TERMS, SEED, UNITS_HELP, Units
+from safle.encoders.registry import Settings, annotate
 from safle.encoders.schema import Schema
 from safle.errors import SettingsError
 
@@ -55,14 +55,19 @@ _TERMS = annotate(
 )
 
 
-class TableSettings(RandomFeatureSettings, frozen=True):
-    """Settings of a `TableEncoder`."""
+class TableSettings(Settings, frozen=True):
+    """Settings of a `TableEncoder`: those of random features, but that classes are never counted.
+
+    Nobody has measured what counting by class gains beside symbols.
+    """
 
     units: Annotated[int, _UNITS] | None = None
+    bits: Annotated[int, BITS] = 4
     terms: Annotated[int, _TERMS] | None = None
+    seed: Annotated[int, SEED] = 0
+    fraction_bits: Annotated[int, FRACTION_BITS] = 6
     transform: Transform | None = "none"
-    # Nobody has measured what counting by class gains beside symbols.
-    by_class: ByClass | None = False
+    norm_clip: Annotated[int, NORM_CLIP] = 0
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
         inputs = calibration.feature_dim
@@ -108,7 +113,8 @@ class TableEncoder(Encoder):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        linear = {name: getattr(self.settings, name) for name in describe(LinearSettings)}
+        names = "fraction_bits", "transform", "norm_clip"
+        linear = {name: getattr(self.settings, name) for name in names}
         self.linear = LinearEncoder(mean, deviation, **linear)
         self.schema = schema
         self.ranges = None if schema is None else schema.ranges
@@ -124,13 +130,12 @@ class TableEncoder(Encoder):
 
     @classmethod
     def measure(cls, calibration: Calibration, settings: TableSettings) -> dict[str, Any]:
-        if not isinstance(calibration, Schema):
-            return LinearEncoder.measure(calibration, settings)
-        numbers = calibration.numbers
-        moments: dict[str, Any] = {"mean": np.empty(0), "deviation": np.empty(0)}
+        schema = calibration if isinstance(calibration, Schema) else None
+        numbers = calibration if schema is None else schema.numbers
+        mean = deviation = np.empty(0)
         if numbers is not None:
-            moments = LinearEncoder.measure(numbers, settings)
-        return moments | {"schema": calibration}
+            mean, deviation = transformed_moments(numbers, str(settings.transform))
+        return {"mean": mean, "deviation": deviation, "schema": schema}
 
     @cached_property
     def _level_counts(self) -> NDArray[np.int64]:

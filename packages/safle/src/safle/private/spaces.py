@@ -1,11 +1,11 @@
 """What rounds add up, as integers for masks: statistics, exact or with noise, and counts.
 
 - statistics: class counts; class sums of free columns, column by column; free products, row by
-  row; then those of each class, for columns that are counted by class. The free sums are those
-  of noisy statistics, over the whole layout and all classes of the round: they must not show which
-  codes and classes occurred. Class counts are wide, and so are sums that one sample may change by
-  more than ``floor((2^31 - 1) / most_total_samples)``: by 1 for a code, by its largest magnitude
-  for a dense column, by the product of both for a product;
+  row; then those of each class, for columns that are counted by class (if all are, these alone).
+  The free sums are those of noisy statistics, over the whole layout and all classes of the round:
+  they must not show which codes and classes occurred. Class counts are wide, and so are sums that
+  one sample may change by more than ``floor((2^31 - 1) / most_total_samples)``: by 1 for a code, by
+  its largest magnitude for a dense column, by the product of both for a product;
 - statistics with noise: the same, with max(0, 2^31 - 1 - room) in place of 2^31 - 1. The room is
   the first power of two from 16 sqrt(keyholders) times the noise's largest scale in any class sum
   or product, plus 1;
@@ -43,7 +43,7 @@ from safle.private.vector import (
 )
 from safle.publishing.noise import Draw, draw_discrete_gaussian, draw_noise, plan_noise
 from safle.statistics import Statistics
-from safle.statistics.free_sums import FreeSums
+from safle.statistics.free_sums import FreeSums, restore_all, spread_all, take_all
 from safle.statistics.noisy import NoisyStatistics, Privacy
 
 REACH = 16
@@ -123,7 +123,8 @@ class StatisticsSpace:
         """The class counts, and all sums that may leave 32 bits."""
         require_vector(17 * self.free.size)
         room = max(0, MOST_NARROW - self._most_noise)
-        largest = self.free.spread(np.maximum(self.free.largest, 1))
+        classes = len(self.class_names)
+        largest = spread_all(self.space.layout, classes, np.maximum(self.free.largest, 1))
         wide: Mask = largest > room // self.most_total_samples
         wide[self.free.counts] = True
         return wide
@@ -155,7 +156,7 @@ class StatisticsSpace:
         _check_samples(value.sample_count, self.most_total_samples)
         if unknown := sorted({*value.class_names} - {*self.class_names}, key=str):
             raise InvariantError(f"class {unknown[0]!r} is not among those that the round declares")
-        return self.free.take(value, self.class_names)
+        return take_all(value, self.class_names)
 
     def value(self, entries: Integers) -> Statistics | NoisyStatistics:
         free, counts = self.free, entries[self.free.counts]
@@ -171,7 +172,7 @@ class StatisticsSpace:
             _check_entries(sums, -most, most)
         if self.privacy is not None:
             return NoisyStatistics.of(self.space, self.class_names, entries, self._total_privacy)
-        statistics = free.value(self.space.fingerprint, self.class_names, entries)
+        statistics = restore_all(self.space, self.class_names, entries)
         statistics.verify()
         return statistics
 

@@ -78,7 +78,7 @@ def find_disguises(
     judged = [_judge(_Samples(encoder, table, rows), copies, statistics, few)]
     labels = np.asarray(table.labels)[rows]
     for name, part in zip(statistics.class_names, statistics.by_class, strict=False):
-        of_class = _Samples(encoder, table, rows[labels == name], encoder.layout.by_class)
+        of_class = _Samples(encoder, table, rows[labels == name], encoder.layout.class_layout)
         judged.append(_judge(of_class, copies, part, few))
     sets = [one.smallest for one in judged if one.smallest]
     heaviest = int(copies.max())
@@ -98,7 +98,7 @@ class _Samples(NamedTuple):
     encoder: Encoder
     table: Table
     rows: NDArray[np.intp]
-    by_class: tuple[int, int] | None = None
+    by_class: Layout | None = None
 
     def features(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Batches of features and labels."""
@@ -112,7 +112,7 @@ class _Samples(NamedTuple):
         codes = self.encoder.encode_checked(features)
         if self.by_class is None:
             return codes
-        return Codes(codes.symbols[:, :0], codes.dense[:, slice(*self.by_class)])
+        return Codes(codes.symbols[:, :0], codes.dense[:, : self.by_class.dim])
 
     def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
         """See `Encoder.levels`; no columns where a class is judged by itself."""

@@ -132,9 +132,9 @@ def rehearse(
     statistics = counts.total
     size = len(encode_statistics(statistics))
     seconds = time.perf_counter() - begun
-    pooled = 0 if statistics.layout.only_by_class else triangle.packed_size(statistics.dim)
+    pooled = 0 if statistics.layout.only_classes else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
-    numbers += sum(triangle.packed_size(gram.dim) for gram in statistics.class_grams)
+    numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)
     exposure = find_exposure(counts.distinct_rows)
     release = Release(
         "statistics",

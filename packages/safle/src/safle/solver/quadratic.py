@@ -41,7 +41,7 @@ from safle.encoders.codes import CodeSpace
 from safle.errors import InvalidInput, SolveError
 from safle.solver.heads import log_shares
 from safle.solver.solution import OFFSET_BITS, Quadratic, Solution, squared_columns
-from safle.statistics.gram import Triangle
+from safle.statistics.free_sums import sum_grams
 from safle.statistics.value import Sums
 
 POOLED = 0.9
@@ -63,13 +63,13 @@ class ClassCovariances:
         layout, n = statistics.layout, statistics.sample_count
         columns = squared_columns(layout)
         self.statistics = statistics
-        self._places = columns - layout.by_class[0]
+        self._places = columns
         self._real = 1 / layout.scales[columns]
         self.rows = len(statistics.codes) + columns
         self.counts = statistics.class_counts.astype(np.float64)
         sums = statistics.cross[self.rows] * self._real[:, None]
         self.means: Matrix = (sums / self.counts).T
-        whole = sum(statistics.class_gram(place) for place in range(len(self.counts)))
+        whole = sum(part.gram_square() for part in statistics.by_class)
         gram = self._real_gram(np.asarray(whole))
         self.pooled: Matrix = (gram - sums @ self.means) / max(n - len(self.counts), 1)
 
@@ -80,7 +80,8 @@ class ClassCovariances:
     def of_class(self, place: int) -> Matrix:
         """S_c, (d, d)."""
         mean = self.means[place]
-        covariance = self._real_gram(self.statistics.class_gram(place)) / self.counts[place]
+        own = self.statistics.by_class[place].gram_square()
+        covariance = self._real_gram(own) / self.counts[place]
         covariance -= mean[:, None] * mean
         return covariance
 
@@ -101,15 +102,13 @@ def sum_of_classes(statistics: Sums) -> Sums:
     """The sums over the columns that are counted by class, and no others."""
     layout = statistics.layout.class_layout
     assert layout is not None, "nothing is counted by class"
-    first, after = statistics.layout.by_class
-    packed = sum(gram.packed.astype(np.int64) for gram in statistics.class_grams)
     return Sums(
         CodeSpace(statistics.fingerprint, layout),
         np.empty(0, np.int64),
-        statistics.cross[len(statistics.codes) + first : len(statistics.codes) + after].copy(),
+        statistics.cross[: layout.dim].copy(),
         statistics.class_names,
         statistics.class_counts,
-        Triangle(np.asarray(packed), layout.dense_dim),
+        sum_grams([part.gram for part in statistics.by_class], layout.dim),
     )
 
 

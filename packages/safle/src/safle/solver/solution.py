@@ -128,7 +128,8 @@ class Solution:
 
 def squared_columns(layout: Layout) -> NDArray[np.int64]:
     """Dense columns that are counted by class, without constants, ascending, (d,)."""
-    return np.setdiff1d(np.arange(*layout.by_class), layout.constants)
+    counted = layout.class_layout
+    return np.setdiff1d(np.arange(counted.dim if counted else 0), layout.constants)
 
 
 def digest_of_sum(statistics: Sums) -> str:

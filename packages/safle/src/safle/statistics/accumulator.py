@@ -23,7 +23,7 @@ from safle.encoders.outside import Outside
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import triangle
 from safle.statistics.counting import largest_square
-from safle.statistics.gram import Gram, Triangle, require_gram
+from safle.statistics.gram import Triangle, require_gram
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import (
     ONLY_EXACT,
@@ -176,7 +176,7 @@ class Accumulator:
         if self._waiting and not self._counts.any():
             waiting = self._waiting_value()
             if 2 * waiting.sample_count <= waiting.dim:
-                return waiting.with_gram(waiting.gram, self._class_grams(waiting.class_names))
+                return waiting.with_gram(waiting.gram, self._class_parts(waiting.class_names))
         self._count_waiting()
         return self._as_value()
 
@@ -202,12 +202,12 @@ class Accumulator:
         self._waiting.append((codes, labels))
         block = self.layout.class_layout
         if block is not None:
-            dense = codes.dense[:, slice(*self.layout.by_class)]
+            dense = codes.dense[:, : block.dim]
             for name in np.unique(labels):
                 inside = labels == name
                 part = Codes(codes.symbols[inside, :0], dense[inside])
                 # As many samples as columns take no more memory than their gram.
-                self._by_class[name.item()]._gather(part, labels[inside], block.dense_dim)
+                self._by_class[name.item()]._gather(part, labels[inside], block.dim)
         if sum(len(codes) for codes, _ in self._waiting) >= most:
             self._count_waiting()
 
@@ -283,8 +283,8 @@ class Accumulator:
         if block is None or not new:
             return
         require_free_memory(
-            len(new) * triangle.packed_size(block.dense_dim) * self._gram.itemsize,
-            purpose=f"grams of {block.dense_dim} rows for each of {len(new)} classes",
+            len(new) * triangle.packed_size(block.dim) * self._gram.itemsize,
+            purpose=f"grams of {block.dim} rows for each of {len(new)} classes",
             advice="count fewer classes, fewer features, or not by class (by_class)",
         )
         for name in new:
@@ -308,12 +308,12 @@ class Accumulator:
         margins = Margins(
             self.space, self._codes, self._cross.copy(), self._names, self._counts.copy()
         )
-        class_grams = self._class_grams(self._names)
-        return without_absent(margins.with_gram(Triangle(self._gram, self._dim), class_grams))
+        parts = self._class_parts(self._names)
+        return without_absent(margins.with_gram(Triangle(self._gram, self._dim), parts))
 
-    def _class_grams(self, names: Sequence[ClassName]) -> list[Gram]:
+    def _class_parts(self, names: Sequence[ClassName]) -> list[Statistics]:
         counted = names if self.layout.class_layout else ()
-        return [self._by_class[name].snapshot().gram for name in counted]
+        return [self._by_class[name].snapshot() for name in counted]
 
 
 def count(

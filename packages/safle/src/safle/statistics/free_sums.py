@@ -1,13 +1,14 @@
 """Free sums: what of statistics the algebra leaves free, as one vector, and back.
 
 Of each expert, the first code is 1 minus its others; a constant column is its scale; the square of
-a code is the code; two codes of one expert never meet; and the products of columns that are
-counted by class are the sum of those of the classes. The vector leaves all of that out, and
+a code is the code; and two codes of one expert never meet. The vector leaves all of that out, and
 `FreeSums.restore` computes it again. Masks, noise and bytes use this one vector:
 
-``class counts | class sums, column by column | products, row by row | products of each class``
+``class counts | class sums, column by column | products, row by row``
 
-A product of two columns stands in the row of the first of them.
+A product of two columns stands in the row of the first of them. Where columns are counted by
+class, `take_all` puts the products of each class behind it; if all columns are, the products are
+the sum of those, and left out.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from safle.encoders.codes import CodeSpace, Layout
 from safle.encoders.features import ClassName
 from safle.errors import InvariantError
 from safle.statistics import triangle
-from safle.statistics.gram import Triangle
+from safle.statistics.gram import Gram, Triangle
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import Margins, Statistics, Sums, class_places, without_absent
 
@@ -94,16 +95,11 @@ class FreeSums:
     @cached_property
     def firsts(self) -> Integers:
         """For each free column, the first one whose product with it is free, (free,)."""
-        # For a code, the next expert's first; for a dense column, itself, or the first one after
-        # the columns that are counted by class.
+        # For a code, the next expert's first; for a dense column, itself.
         firsts = np.arange(len(self.rows))
         codes = int(np.searchsorted(self.rows, len(self._codes)))
         experts = np.searchsorted(self.offsets, self.rows[:codes], side="right")
         firsts[:codes] = np.searchsorted(self.rows, self.offsets[experts])
-        block = self.block
-        if len(block):
-            inside = slice(*np.searchsorted(self.rows, [block[0], block[-1] + 1]))
-            firsts[inside] = inside.stop
         return firsts
 
     @cached_property
@@ -111,17 +107,6 @@ class FreeSums:
         """Where the products of each free column begin, then their number, (free + 1,)."""
         lengths = len(self.rows) - self.firsts
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-    @property
-    def block(self) -> Integers:
-        """Rows of the columns that are counted by class."""
-        return len(self._codes) + np.arange(*self.layout.by_class)
-
-    @cached_property
-    def by_class(self) -> FreeSums | None:
-        """The free sums of one class alone, where some columns are counted by class."""
-        layout = self.layout.class_layout
-        return FreeSums(layout, 1) if layout else None
 
     @property
     def counts(self) -> slice:
@@ -141,8 +126,7 @@ class FreeSums:
     @property
     def size(self) -> int:
         """Length of the vector."""
-        per_class = int(self.by_class.starts[-1]) if self.by_class else 0
-        return self.products.stop + self.class_count * per_class
+        return self.products.stop
 
     def spread(self, weights: Integers) -> Integers:
         """A weight for each entry of the vector, (size,), from one for each free column.
@@ -152,15 +136,11 @@ class FreeSums:
         parts = [np.ones(self.class_count, np.int64), np.repeat(weights, self.class_count)]
         firsts = self.firsts.tolist()
         parts += [weight * weights[first:] for weight, first in zip(weights, firsts, strict=True)]
-        if self.by_class:
-            dense = weights[np.isin(self.rows, self.block)]
-            class_weights = self.by_class.spread(dense)[self.by_class.products]
-            parts += [class_weights] * self.class_count
         return np.concatenate(parts)
 
     @cached_property
     def squares(self) -> Integers:
-        """Where the squares of columns stand in the vector, without those of single classes."""
+        """Where the squares of columns stand in the vector."""
         has_square = self.firsts == np.arange(len(self.rows))
         return self.products.start + self.starts[:-1][has_square]
 
@@ -174,10 +154,6 @@ class FreeSums:
         cross = vector[self.cross].reshape(-1, self.class_count)
         cross[np.ix_(occurring, places)] = statistics.cross[rows[occurring]]
         vector[self.products] = self.take_products(statistics)
-        if self.by_class:
-            by_class = vector[self.products.stop :].reshape(self.class_count, -1)
-            for place, part in zip(places.tolist(), statistics.by_class, strict=True):
-                by_class[place] = self.by_class.take_products(part)
         return vector
 
     def take_products(self, statistics: Sums) -> Packed:
@@ -214,15 +190,9 @@ class FreeSums:
         """All sums that follow from a vector; nobody checks yet whether samples can have them."""
         space, counts = CodeSpace(fingerprint, self.layout), vector[self.counts]
         cross = self.restore_rows(vector[self.cross].reshape(-1, self.class_count), counts)
-        grams: list[Integers] = []
-        if self.by_class:
-            products = vector[self.products.stop :].reshape(self.class_count, -1)
-            sums = zip(products, cross[self.block].T, strict=True)
-            grams = [self.by_class.restore_gram(free, totals) for free, totals in sums]
-        gram = self.restore_gram(vector[self.products], cross.sum(axis=1), grams)
+        gram = self.restore_gram(vector[self.products], cross.sum(axis=1))
         margins = Margins(space, self._codes, cross, tuple(names), counts)
-        class_grams = [Triangle.narrow(packed, len(self.block)) for packed in grams]
-        return margins.with_gram(Triangle(gram, self.dim), class_grams)
+        return margins.with_gram(Triangle(gram, self.dim))
 
     def restore_rows(self, free: Integers, totals: Integers) -> Integers:
         """All rows of sums, (dim, width), from the free rows and the totals, (width,).
@@ -237,9 +207,7 @@ class FreeSums:
         rows[self.constants] = self._constant_scales[:, None] * totals
         return rows
 
-    def restore_gram(
-        self, products: Packed, totals: Integers, class_grams: Sequence[Packed] = ()
-    ) -> Integers:
+    def restore_gram(self, products: Packed, totals: Integers) -> Integers:
         """The packed gram, int64, from its free products and the sums of all columns, (dim,)."""
         of_codes = products[: self.starts[np.searchsorted(self.rows, len(self._codes))]]
         if max(-int(of_codes.min(initial=0)), int(of_codes.max(initial=0))) > LARGEST_CODE_PRODUCT:
@@ -253,8 +221,6 @@ class FreeSums:
                 least = int(self.rows[self.firsts[column]])
                 entries = gram[triangle.start(row, dim) :][least:dim]
                 entries[free[least:]] = products[self.starts[column] : self.starts[column + 1]]
-        for packed in class_grams:
-            triangle.add_spread(gram, dim, packed, self.block, 1)
         self._restore_codes(gram, totals)
         for scale, row in zip(scales.tolist(), self.constants.tolist(), strict=True):
             gram[triangle.start(np.arange(row), dim) + row] = scale * totals[:row]
@@ -279,3 +245,63 @@ class FreeSums:
                 gram[triangle.start(rows, dim) + rows] = totals[first:end]
                 at = triangle.start(first, dim)
                 gram[at + end : at + dim] = remainder
+
+
+def take_all(statistics: Sums, names: Sequence[ClassName]) -> Integers:
+    """The vector of statistics over the whole layout and these classes, and those of each class."""
+    layout = statistics.layout
+    free = FreeSums(layout, len(names))
+    vector = free.take(statistics, names)
+    if layout.class_layout is None:
+        return vector
+    alone = FreeSums(layout.class_layout, 1)
+    products = np.zeros((len(names), int(alone.starts[-1])), np.int64)
+    places = class_places(statistics.class_names, names)
+    for place, part in zip(places.tolist(), statistics.by_class, strict=True):
+        products[place] = alone.take_products(part)
+    whole = vector[: free.products.start] if layout.only_classes else vector
+    return np.concatenate([whole, products.reshape(-1)])
+
+
+def spread_all(layout: Layout, class_count: int, weights: Integers) -> Integers:
+    """`FreeSums.spread` over the vector of `take_all`."""
+    free = FreeSums(layout, class_count)
+    whole = free.spread(weights)
+    if layout.class_layout is None:
+        return whole
+    alone = FreeSums(layout.class_layout, 1)
+    products = alone.spread(weights[: len(alone.rows)])[alone.products]
+    if layout.only_classes:
+        whole = whole[: free.products.start]
+    return np.concatenate([whole, np.tile(products, class_count)])
+
+
+def restore_all(space: CodeSpace, names: Sequence[ClassName], vector: Integers) -> Statistics:
+    """The canonical statistics of the vector of `take_all`: only what occurs; unverified."""
+    layout = space.layout
+    free = FreeSums(layout, len(names))
+    if layout.class_layout is None:
+        return free.value(space.fingerprint, names, vector)
+    alone = FreeSums(layout.class_layout, 1)
+    counts = vector[free.counts]
+    cross = free.restore_rows(vector[free.cross].reshape(-1, len(names)), counts)
+    margins = Margins(space, np.empty(0, np.int64), cross, tuple(names), counts)
+    start = free.products.start if layout.only_classes else free.products.stop
+    parts = []
+    for place, products in enumerate(vector[start:].reshape(len(names), -1)):
+        part = margins.of_class(place)
+        packed = alone.restore_gram(products, part.totals)
+        parts.append(part.with_gram(Triangle.narrow(packed, alone.dim)))
+    if layout.only_classes:
+        gram = sum_grams([part.gram for part in parts], margins.dim)
+    else:
+        gram = Triangle(free.restore_gram(vector[free.products], margins.totals), margins.dim)
+    return without_absent(margins.with_gram(gram, parts))
+
+
+def sum_grams(grams: Sequence[Gram], dim: int) -> Triangle:
+    """The sum of grams of equal columns, in the narrowest integers."""
+    total = np.zeros(triangle.packed_size(dim), np.int64)
+    for gram in grams:
+        gram.add_to(total, dim, np.arange(dim))
+    return Triangle.narrow(total, dim)

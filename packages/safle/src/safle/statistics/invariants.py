@@ -41,7 +41,7 @@ from safle.statistics import triangle
 from safle.statistics.triangle import Integers, Packed
 
 if TYPE_CHECKING:
-    from safle.statistics.value import Margins, Statistics
+    from safle.statistics.value import Margins, Sums
 
 LARGEST_SHIFT = 1e-8
 """A matrix of unit diagonal is semidefinite if it is definite with this added to its diagonal;
@@ -125,15 +125,12 @@ def verify_margins(margins: Margins) -> None:
     _check_class_sums(margins)
 
 
-def verify(statistics: Statistics, *, class_sums: bool = True) -> None:
-    """Raise `InvariantError` naming the invariant that fails, and where.
-
-    ``class_sums`` : whether to check that the grams of the classes add up to the whole.
-    """
+def verify(statistics: Sums) -> None:
+    """Raise `InvariantError` naming the invariant that fails, and where."""
     verify_margins(statistics)
     _check_diagonal(statistics, statistics.gram.diagonal)
     statistics.gram.verify(statistics)
-    _check_by_class(statistics, sums=class_sums)
+    _check_by_class(statistics)
 
 
 def verify_triangle(margins: Margins, packed: Packed, diagonal: Integers) -> None:
@@ -269,22 +266,35 @@ def _check_semidefinite(s: Margins, packed: Packed, diagonal: Integers) -> None:
         fail(semidefinite, f"not so at {_place(s, info - 1)}")
 
 
-def _check_by_class(s: Statistics, *, sums: bool) -> None:
-    """Check each class by itself and, with ``sums``, that the classes add up to the whole."""
-    if len(s.class_grams) != (len(s.class_names) if s.layout.class_layout else 0):
-        fail("shape", f"grams of {len(s.class_grams)} classes; there are {len(s.class_names)}")
-    for name, part in zip(s.class_names, s.by_class, strict=False):
+def _check_by_class(s: Sums) -> None:
+    """Check each class by itself, and that the classes add up to the first columns of the whole."""
+    block = s.layout.class_layout
+    if len(s.by_class) != (len(s.class_names) if block else 0):
+        fail("shape", f"sums of {len(s.by_class)} classes; there are {len(s.class_names)}")
+    if block is None or not s.by_class:
+        return
+    total = np.zeros(triangle.packed_size(block.dim), np.int64)
+    for place, (name, part) in enumerate(zip(s.class_names, s.by_class, strict=True)):
         try:
+            _check_margins_alike(part, s.of_class(place))
             verify(part)
         except InvariantError as error:
             raise InvariantError(f"class {name!r}: {error}") from error
-    if sums and s.class_grams:
-        block = len(s.codes) + np.arange(*s.layout.by_class)
-        total = np.zeros(triangle.packed_size(len(block)), np.int64)
-        for gram in s.class_grams:
-            gram.add_to(total, len(block), np.arange(len(block)))
-        if not np.array_equal(s.gram.columns(block, block), triangle.to_square(total, len(block))):
-            fail("the products of the classes add up", "they do not")
+        part.gram.add_to(total, block.dim, np.arange(block.dim))
+    columns = np.arange(block.dim)
+    if not np.array_equal(s.gram.columns(columns, columns), triangle.to_square(total, block.dim)):
+        fail("the products of the classes add up", "they do not")
+
+
+def _check_margins_alike(part: Margins, expected: Margins) -> None:
+    """Check that a class's own margins are its part of the whole's."""
+    if (
+        part.space != expected.space
+        or part.class_names != expected.class_names
+        or not np.array_equal(part.class_counts, expected.class_counts)
+        or not np.array_equal(part.cross, expected.cross)
+    ):
+        fail("the sums of a class are those of the whole", "they are not")
 
 
 def _place(s: Margins, row: int) -> str:

@@ -80,18 +80,18 @@ class Margins:
 
     def of_class(self, place: int) -> Margins:
         """Margins of one class's samples, in the columns that are counted by class."""
-        assert self.layout.class_layout is not None, "nothing is counted by class"
-        rows = slice(*(len(self.codes) + column for column in self.layout.by_class))
+        layout = self.layout.class_layout
+        assert layout is not None, "nothing is counted by class"
         return Margins(
-            CodeSpace(self.fingerprint, self.layout.class_layout),
+            CodeSpace(self.fingerprint, layout),
             np.empty(0, np.int64),
-            self.cross[rows, place : place + 1],
+            self.cross[: layout.dim, place : place + 1],
             self.class_names[place : place + 1],
             self.class_counts[place : place + 1],
         )
 
-    def with_gram(self, gram: Gram, class_grams: Sequence[Gram] = ()) -> Statistics:
-        """These margins with the grams that belong to them."""
+    def with_gram(self, gram: Gram, by_class: Sequence[Statistics] = ()) -> Statistics:
+        """These margins with the gram that belongs to them, and the sums of each class."""
         return Statistics(
             self.space,
             self.codes,
@@ -99,7 +99,7 @@ class Margins:
             self.class_names,
             self.class_counts,
             gram,
-            tuple(class_grams),
+            tuple(by_class),
         )
 
 
@@ -110,12 +110,22 @@ class Sums(Margins):
     Attributes
     ----------
     gram : of seen codes and dense columns
-    class_grams : where the layout counts columns by class, the gram of each class in these columns;
-        in the order of ``class_names``
+    by_class : where the layout counts columns by class, the statistics of each class alone, over
+        these columns; in the order of ``class_names``
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> encoder = LinearEncoder.calibrated(
+    ...     DeclaredRange(-1, 1, feature_dim=1), fraction_bits=0, by_class=True
+    ... )
+    >>> ill, _ = count(encoder, [[1.0], [-1.0], [0.0]], ["ill", "ill", "well"]).by_class
+    >>> ill.gram_square().tolist()
+    [[8, 0], [0, 2]]
     """
 
     gram: Gram
-    class_grams: tuple[Gram, ...] = ()
+    by_class: tuple[Statistics, ...] = ()
 
     @property
     def least_ridge(self) -> float:
@@ -133,32 +143,9 @@ class Sums(Margins):
         return ""
 
     @property
-    def by_class(self) -> list[Statistics]:
-        """The statistics of each class alone, in the columns that are counted by class."""
-        return [self.of_class(k).with_gram(gram) for k, gram in enumerate(self.class_grams)]
-
-    @property
     def diagonal(self) -> NDArray[np.int64]:
         """Diagonal of the gram, int64, (dim,): how often each code occurred."""
         return self.gram.diagonal
-
-    def class_gram(self, place: int) -> NDArray[np.int64]:
-        """The gram of class number ``place`` alone, int64, (d, d).
-
-        Its d columns are ``layout.by_class``. One of them is a constant, whose products are its
-        scale times the class's sums in `cross`, and times the class's count.
-
-        Examples
-        --------
-        >>> from safle import DeclaredRange, LinearEncoder, count
-        >>> encoder = LinearEncoder.calibrated(
-        ...     DeclaredRange(-1, 1, feature_dim=1), fraction_bits=0, by_class=True
-        ... )
-        >>> count(encoder, [[1.0], [-1.0], [0.0]], ["ill", "ill", "well"]).class_gram(0).tolist()
-        [[8, 0], [0, 2]]
-        """
-        gram = self.class_grams[place]
-        return triangle.to_square(gram.packed, gram.dim)
 
     def gram_square(self) -> NDArray[np.int64]:
         """The gram as a full matrix, int64, (dim, dim); for small ones."""
@@ -173,11 +160,7 @@ class Sums(Margins):
             and np.array_equal(self.codes, other.codes)
             and np.array_equal(self.cross, other.cross)
             and np.array_equal(self.gram.packed, other.gram.packed)
-            and len(self.class_grams) == len(other.class_grams)
-            and all(
-                np.array_equal(own.packed, its.packed)
-                for own, its in zip(self.class_grams, other.class_grams, strict=True)
-            )
+            and self.by_class == other.by_class
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -272,10 +255,7 @@ def count_codes(space: CodeSpace, codes: Codes, labels: NDArray[Any]) -> Statist
 
 
 def without_absent(statistics: Statistics) -> Statistics:
-    """The same statistics without codes and classes that do not occur, in the narrowest integers.
-
-    Grams of classes stay as they are.
-    """
+    """The same statistics in the narrowest integers, without codes and classes that are absent."""
     occurring = statistics.class_counts > 0
     seen = np.flatnonzero(statistics.diagonal[: len(statistics.codes)])
     packed, rows = statistics.gram.packed, np.arange(statistics.dim)
@@ -289,5 +269,5 @@ def without_absent(statistics: Statistics) -> Statistics:
         tuple(compress(statistics.class_names, occurring)),
         statistics.class_counts[occurring],
         Triangle.narrow(packed, len(rows)),
-        tuple(compress(statistics.class_grams, occurring)),
+        tuple(compress(statistics.by_class, occurring)),
     )

@@ -25,7 +25,7 @@ from safle.errors import InvariantError, WireError
 from safle.statistics import Statistics, triangle
 from safle.statistics.factor import Factor, first_independent
 from safle.statistics.free_sums import FreeSums
-from safle.statistics.gram import Gram, Triangle
+from safle.statistics.gram import Triangle
 from safle.statistics.invariants import Bounds
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import Margins
@@ -165,7 +165,7 @@ class Columns:
 
 def choose(statistics: Statistics, per_spare: int = PER_SPARE) -> tuple[Columns, Integers] | None:
     """The columns that the format prescribes, and their entries; None if all products are sent."""
-    if not has_few_samples(statistics) or statistics.layout.only_by_class:
+    if not has_few_samples(statistics):
         return None
     chosen = Columns.of(statistics, _basis(statistics), per_spare)
     entries = statistics.gram.columns(chosen.chosen)
@@ -227,10 +227,9 @@ def product_count(margins: Margins) -> int:
     return int(FreeSums.of(margins).starts[-1])
 
 
-def read_products(margins: Margins, values: Packed, class_grams: Sequence[Gram] = ()) -> Triangle:
+def read_products(margins: Margins, values: Packed) -> Triangle:
     """The gram that has these free products; `require_whole` checks its form."""
-    grams = [gram.packed for gram in class_grams]
-    packed = FreeSums.of(margins).restore_gram(values, margins.totals, grams)
+    packed = FreeSums.of(margins).restore_gram(values, margins.totals)
     return Triangle.narrow(packed, margins.dim)
 
 
@@ -254,8 +253,10 @@ def write_classes(parts: Sequence[Statistics], sections: SectionWriter) -> None:
     sections.write("class_sums", np.concatenate(values))
 
 
-def read_classes(margins: Margins, sections: SectionReader, whole_bytes: int) -> Sequence[Gram]:
-    """The gram of each class, unverified but for its form.
+def read_classes(
+    margins: Margins, sections: SectionReader, whole_bytes: int
+) -> Sequence[Statistics]:
+    """The statistics of each class, unverified but for the form of its gram.
 
     ``whole_bytes`` were reserved for the whole gram, which is read afterwards.
     """
@@ -281,10 +282,11 @@ def read_classes(margins: Margins, sections: SectionReader, whole_bytes: int) ->
         for part, chosen, sent in zip(parts, columns, values, strict=True)
     ]
     del values
-    for part, chosen, gram in zip(parts, columns, grams, strict=True):
+    found = [part.with_gram(gram) for part, gram in zip(parts, grams, strict=True)]
+    for part, chosen in zip(found, columns, strict=True):
         if not chosen:
-            require_whole(part.with_gram(gram), PER_SPARE_OF_CLASS)
-    return grams
+            require_whole(part, PER_SPARE_OF_CLASS)
+    return found
 
 
 def held_bytes(margins: Margins, columns: Columns | None) -> int:

@@ -18,14 +18,16 @@ from safle.encoders.codes import MAX_EXPERTS, CodeSpace, Layout
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import WireError
 from safle.statistics import Statistics, triangle
+from safle.statistics.free_sums import sum_grams
 from safle.statistics.gram import Gram
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.value import Margins
 from safle.wire import container, grams
 from safle.wire.files import FileType, SectionReader, SectionWriter, read_header, typed_errors
 
-WHOLE, COLUMNS = "whole", "columns"
-"""Forms of a gram: all its free products, or the columns that determine it (few samples)."""
+WHOLE, COLUMNS, CLASSES = "whole", "columns", "classes"
+"""Forms of a gram: all its free products; the columns that determine it (few samples); or nothing,
+where all columns are counted by class, and the gram is the sum of theirs."""
 LAYOUT_BYTES = 24
 """Bytes that checking a layout takes for each expert or dense column."""
 Admit = Callable[[tuple[ClassName, ...]], None]
@@ -44,7 +46,7 @@ class StatisticsHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
     """The header of statistics; ``seen`` counts the codes that samples have."""
 
     seen: Annotated[int, msgspec.Meta(ge=0)]
-    form: Literal["whole", "columns"]
+    form: Literal["whole", "columns", "classes"]
 
 
 def _describe(statistics: Statistics, sections: SectionWriter) -> dict[str, Any]:
@@ -54,19 +56,27 @@ def _describe(statistics: Statistics, sections: SectionWriter) -> dict[str, Any]
     sections.raw["codes"] = grams.pack_bits(bitmap)
     sections.write("counts", statistics.class_counts)
     sections.write("cross", statistics.cross)
-    if statistics.class_grams:
+    if statistics.by_class:
         grams.write_classes(statistics.by_class, sections)
+    return {
+        **space_fields(statistics),
+        "seen": len(statistics.codes),
+        "form": _write_gram(statistics, sections),
+    }
+
+
+def _write_gram(statistics: Statistics, sections: SectionWriter) -> str:
+    """Add the sections of the gram; returns its form."""
+    if statistics.layout.only_classes:
+        return CLASSES
     basis, values = grams.encode_gram(statistics)
     if basis is not None:
         sections.raw["basis"] = basis
         sections.write("sums", values)
-    elif statistics.sample_count:
+        return COLUMNS
+    if statistics.sample_count:
         sections.write("products", values)
-    return {
-        **space_fields(statistics),
-        "seen": len(statistics.codes),
-        "form": WHOLE if basis is None else COLUMNS,
-    }
+    return WHOLE
 
 
 def space_fields(statistics: Margins) -> dict[str, Any]:
@@ -169,28 +179,33 @@ def _read_sums(
     if grams.has_few_samples(margins):
         # For both forms we search for the columns that the format prescribes.
         opened.reserve(grams.working_bytes(margins), gram_name)
-    if margins.sample_count == 0 and header.form == WHOLE:
+    if (header.form == CLASSES) != layout.only_classes:
+        raise WireError(f"form {header.form!r} of a gram does not belong to this layout")
+    if margins.sample_count == 0 and header.form != COLUMNS:
         sections.finish()
         return Statistics.empty(space)
-    class_grams: Sequence[Gram] = []
+    parts: Sequence[Statistics] = []
     if layout.class_layout:
-        class_grams = grams.read_classes(margins, sections, opened.reserved - margins_bytes)
+        parts = grams.read_classes(margins, sections, opened.reserved - margins_bytes)
     # A function of its own, so that the values sent are freed before their gram is verified.
-    gram = _read_gram(margins, sections, header.form, class_grams)
-    statistics = margins.with_gram(gram, class_grams)
+    gram = _read_gram(margins, sections, header.form, parts)
+    statistics = margins.with_gram(gram, parts)
     if header.form == WHOLE:
         grams.require_whole(statistics)
-    verify(statistics, class_sums=header.form == COLUMNS)
+    verify(statistics)
     return statistics
 
 
 def _read_gram(
-    margins: Margins, sections: SectionReader, form: str, class_grams: Sequence[Gram]
+    margins: Margins, sections: SectionReader, form: str, parts: Sequence[Statistics]
 ) -> Gram:
+    if form == CLASSES:
+        sections.finish()
+        return sum_grams([part.gram for part in parts], margins.dim)
     if form == WHOLE:
         products = sections.read("products", (grams.product_count(margins),))
         sections.finish()
-        return grams.read_products(margins, products, class_grams)
+        return grams.read_products(margins, products)
     basis = sections.opened.section("basis", grams.basis_bytes(margins))
     columns = grams.read_basis(margins, basis)
     sums = sections.read("sums", (columns.value_count,))
