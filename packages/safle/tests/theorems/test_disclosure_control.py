@@ -161,7 +161,8 @@ def test_two_columns_that_agree_on_all_samples_but_few_are_refused():
     assert "a cell of 3;" in judged(encoder, features, labels)
     means = np.append(borders, np.full(8, 0.5))
     linear = LinearEncoder(means, np.append([1e-12, 1e-12], np.full(8, 0.3)))
-    assert "a cell of 3 in disguise" in judged(linear, features, labels)
+    # With each class, a part of them.
+    assert re.search("a cell of [123] in disguise", judged(linear, features, labels))
 
 
 def test_differences_of_thermometers_are_cells():

@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, LinearEncoder, Model, count, make_encoder, solve
+from safle import DeclaredRange, EmbeddingEncoder, LinearEncoder, Model, count, make_encoder, solve
 from safle.encoders.histogram import Grid
 from safle.encoders.random_features import RandomFeatureEncoder
 from safle.errors import PolicyRefused
@@ -104,6 +104,24 @@ def test_units_that_end_where_few_samples_begin_are_refused():
     beyond = dense[:, 0] - up + down
     assert 0 < np.count_nonzero(beyond > 0) < 10
     assert re.search("of the weight of a sum of columns", judged(counts))
+
+
+def test_symbols_that_differ_in_few_samples_are_refused():
+    """Pairs of digits, of which one is moved a little: their difference and a third pair."""
+    thresholds = np.tile([[0.3], [0.3], [0.7], [0.7]], (1, 4))
+    thresholds[:, 0] = [0.3, 0.33, 0.66, 0.69]
+    options = {"bucketing": "binary-overlap", "buckets": 4, "group_size": 2, "seed": 47}
+    encoder = EmbeddingEncoder(thresholds, **options)
+    features = np.random.default_rng(1).uniform(size=(4_000, 4))
+    counts = counted(encoder, features)
+    gram = counts.total.gram_square()
+    assert gram[gram > 0].min() >= 10
+    # The attack: a symbol is a part of another one, and what is left of that one has small cells.
+    sizes = gram.diagonal()
+    parts = np.argwhere((gram == sizes[:, None]) & (sizes[:, None] < sizes))
+    left = np.concatenate([gram[whole] - gram[part] for part, whole in parts])
+    assert 0 < left[left > 0].min() < 10
+    assert re.search(r"a cell of \d in disguise", judged(counts))
 
 
 def test_evaluation_counts_of_a_row_that_outweighs_others_are_refused():

@@ -7,7 +7,8 @@ judges the codes themselves:
 - a dense column with a usual code (that of at least half of the samples) counts as a table of two
   symbols if it has two codes, and else as the set of samples with another code: such sets, and
   their pairs with symbols, classes and each other, are cells;
-- what symbols say of a feature by their sums (`Encoder.levels`) is one more table;
+- what symbols say of a feature by their sums (`Encoder.levels`) is one more table, and a symbol
+  without another that is a part of it is one more set;
 - the *weight* of a sample i is its leverage ``p_i' inverse(P'P) p_i``, of its row p_i of all
   columns P: the largest share that it has of ``sum v^2``, over all weighted sums v of columns. From
   a weighted sum in which it has the share w, a receiver estimates any code of the sample with an
@@ -29,7 +30,12 @@ from safle.encoders.codes import DENSE_LIMIT, Block, Codes, CodeSpace, Layout, t
 from safle.encoders.histogram import Histogram
 from safle.site.shares import Blocks, find_shares
 from safle.statistics import Accumulator, Statistics
-from safle.statistics.cells import cells_of, count_cells, independent_columns
+from safle.statistics.cells import (
+    cells_of,
+    count_cells,
+    find_smallest_difference,
+    independent_columns,
+)
 from safle.statistics.value import count_codes
 from safle.tables import Table
 
@@ -231,7 +237,8 @@ def _smallest_set(samples: _Samples) -> int:
         total.add(count_codes(total.space, marked, labels))
     assert total is not None, "there are samples"
     statistics = total.snapshot()
-    return count_cells(cells_of(statistics, statistics.dim)).smallest
+    smallest = count_cells(cells_of(statistics, statistics.dim)).smallest
+    return min(find_smallest_difference(statistics) or smallest, smallest)
 
 
 def _start(samples: _Samples, more_tables: tuple[int, ...], sparse: int) -> Accumulator:

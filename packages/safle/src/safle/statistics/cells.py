@@ -20,6 +20,8 @@ LEAST_CELL = 10
 """The k of the threshold rule that a policy proposes: agencies use 3 to 10 or more."""
 COLUMNS_AT_ONCE = 1_024
 """Columns of a gram that are looked at together."""
+WHOLES_AT_ONCE = 256
+"""Columns of a gram from which one is taken off together."""
 
 
 class Cells(NamedTuple):
@@ -68,6 +70,31 @@ def cells_of(statistics: Statistics, columns: int | None = None) -> Iterator[NDA
         chosen = np.arange(first, after)
         block = statistics.gram.columns(chosen, slice(after))
         yield np.triu(block, -first)
+
+
+def find_smallest_difference(statistics: Statistics) -> int:
+    """Fewest samples that two cells differ by, of which one is a part of the other; 0 if none do.
+
+    A symbol whose samples all have another symbol can be taken off that one: what is left is a set,
+    and its pairs with all columns are differences of cells.
+    """
+    counted = len(statistics.codes)
+    sizes = statistics.diagonal[:counted]
+    fewest: list[int] = []
+    for first in range(0, counted, COLUMNS_AT_ONCE):
+        chosen = np.arange(first, min(first + COLUMNS_AT_ONCE, counted))
+        block = statistics.gram.columns(chosen)
+        inside = (block[:counted] == sizes[chosen]) & (sizes[:, None] > sizes[chosen])
+        for part in np.flatnonzero(inside.any(axis=0)):
+            all_wholes = np.flatnonzero(inside[:, part])
+            for begin in range(0, len(all_wholes), WHOLES_AT_ONCE):
+                wholes = all_wholes[begin : begin + WHOLES_AT_ONCE]
+                pairs = statistics.gram.columns(wholes) - block[:, part, None]
+                classes = statistics.cross[wholes] - statistics.cross[first + part]
+                left = np.concatenate([pairs.ravel(), classes.ravel()])
+                # A whole has more samples than its part: something is left.
+                fewest.append(int(left[left > 0].min()))
+    return min(fewest, default=0)
 
 
 def independent_columns(statistics: Statistics) -> int:
