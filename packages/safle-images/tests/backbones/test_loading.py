@@ -40,7 +40,9 @@ def test_onnx_files_that_are_none(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
     with pytest.raises(BackboneError, match="not an ONNX file"):
         load_backbone(str(tmp_path / "a.onnx"))
     for name in ("resnet50", str(tmp_path / "b.onnx")):
-        with pytest.raises(BackboneError, match=r"no backbone .*lite0.*timm:NAME -o FILE\.onnx"):
+        with pytest.raises(
+            BackboneError, match=r"no backbone .*lite0.*torchvision:NAME -o FILE\.onnx"
+        ):
             load_backbone(name)
 
 

@@ -35,6 +35,15 @@ def test_fit_is_resize_and_centre_crop(interpolation: str, shape: tuple[int, int
     np.testing.assert_array_equal(preprocessing.fit(pixels), expected)
 
 
+def test_squashed_images_are_whole() -> None:
+    """Nothing of a longer side is cut off, however long it is."""
+    squashing = replace(SMALL, resize=32, squash=True)
+    for shape in ((100, 300), (1, 50_000)):
+        pixels = noise(*shape)
+        expected = Image.fromarray(pixels).resize((32, 32), FILTERS["bicubic"])
+        np.testing.assert_array_equal(squashing.fit(pixels), np.asarray(expected))
+
+
 def test_the_middle_is_kept_and_nothing_else() -> None:
     pixels = np.zeros((100, 300, 3), np.uint8)
     pixels[:, 100:200] = 255
@@ -70,7 +79,7 @@ def test_json_round_trip() -> None:
         SMALL.to_json().replace(old, new)
         for old, new in [("cubic", "c"), ("40", "1e9"), ("4", "0")]
     ]
-    + [SMALL.to_json()[:-1] + ', "more": 1}'],
+    + [SMALL.to_json()[:-1] + ', "more": 1}', SMALL.to_json().replace("false", "1")],
 )
 def test_declarations_that_make_no_sense(text: str) -> None:
     with pytest.raises(BackboneError):
@@ -86,7 +95,7 @@ def test_moments_of_values_0_to_1_are_questioned() -> None:
 def test_its_text_tells_every_field_apart() -> None:
     texts = {str(SMALL)}
     changes = [{"resize": 41}, {"crop": 31}, {"interpolation": "bilinear"}]
-    changes += [{"mean": (1, 2, 4)}, {"deviation": (4, 5, 6.5)}]
+    changes += [{"mean": (1, 2, 4)}, {"deviation": (4, 5, 6.5)}, {"squash": True}]
     for change in changes:
         texts.add(str(replace(SMALL, **change)))
-    assert len(texts) == 6
+    assert len(texts) == 7

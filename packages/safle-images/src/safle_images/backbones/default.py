@@ -7,6 +7,7 @@ package has the moments of its features over public images, from which encoders 
 
 import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,11 @@ def build_default() -> Any:
 
 def features_of(network: Any) -> Any:
     """The classifier without its last layer: images -> features."""
+    return as_module(network, lambda images: network.extract_features(images).mean((2, 3)))
+
+
+def as_module(network: Any, features: Callable[[Any], Any]) -> Any:
+    """A module of torch that holds a network and calls ``features``, images -> features."""
     import torch
 
     class Features(torch.nn.Module):
@@ -99,6 +105,6 @@ def features_of(network: Any) -> Any:
             self.network = network
 
         def forward(self, images: torch.Tensor) -> torch.Tensor:
-            return self.network.extract_features(images).mean((2, 3))
+            return features(images)
 
     return Features().eval()

@@ -15,7 +15,6 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from safle.basics import atomic
 from safle.errors import BackboneError
 from safle_images.backbones.default import DEFAULT, PREPROCESSING, SOURCE, export_default
 from safle_images.backbones.devices import CPU, open_session
@@ -148,7 +147,7 @@ def load_backbone(name: str, *, device: str = "auto", half: bool = False) -> Bac
     elif path.suffix.lower() != ".onnx" or not path.is_file():
         raise BackboneError(
             f"no backbone {name!r}; expected {DEFAULT} or a file: 'safle backbones export "
-            "timm:NAME -o FILE.onnx' makes one of any network of timm"
+            "torchvision:NAME -o FILE.onnx' makes one, also of timm:NAME and hf:NAME"
         )
     else:
         # Checked first: ONNX Runtime would read any file that the model names.
@@ -178,19 +177,6 @@ def declared_preprocessing(path: Path) -> Preprocessing | None:
     declared = {entry.key: entry.value for entry in _read_onnx(path).metadata_props}
     text = declared.get(DECLARED)
     return None if text is None else Preprocessing.from_json(text, where=str(path))
-
-
-def stamp_preprocessing(path: Path, preprocessing: Preprocessing, target: Path) -> None:
-    """Write a copy of an ONNX file that declares its preprocessing and holds all its weights."""
-    external_files(path)
-    model = onnx.load(path)
-    if model.ByteSize() > LARGEST_ONNX:
-        raise BackboneError(f"{path} has more than 2 GB of weights; expected less: ONNX's limit")
-    kept = {entry.key: entry.value for entry in model.metadata_props}
-    del model.metadata_props[:]
-    onnx.helper.set_model_props(model, kept | {DECLARED: preprocessing.to_json()})
-    with atomic.replacing(target) as scratch:
-        onnx.save(model, scratch)
 
 
 def digest_of(path: Path) -> str:

@@ -1,8 +1,8 @@
 """Preprocessing: decoded pixels -> a network's input, as in its training.
 
-The shorter side is resized to ``resize`` pixels, the ``crop`` x ``crop`` middle is taken, and
-every value x of channel c becomes ``(x - mean_c) / deviation_c`` with x in 0..255. That is
-torchvision's Resize, CenterCrop and Normalize on Pillow images.
+The shorter side (of a ``squash``, both) is resized to ``resize`` pixels, the ``crop`` x ``crop``
+middle is taken, and every value x of channel c becomes ``(x - mean_c) / deviation_c`` with x in
+0..255. That is torchvision's Resize, CenterCrop and Normalize on Pillow images.
 """
 
 import json
@@ -23,6 +23,7 @@ LONGEST = 8
 """The longer side over the shorter; the ends beyond it are cut off first: no crop shows them."""
 Triple = tuple[float, float, float]
 _TRIPLES = ("mean", "deviation")
+HALVES = 127.5, 127.5, 127.5
 Pixels = NDArray[np.uint8]
 
 
@@ -36,6 +37,7 @@ class Preprocessing:
     crop : pixels of both sides of the input
     interpolation : "bilinear" or "bicubic", smoothed when shrinking, as Pillow does
     mean, deviation : red, green, blue, of values 0..255
+    squash : whether both sides become ``resize`` pixels long
     """
 
     resize: int
@@ -43,6 +45,7 @@ class Preprocessing:
     interpolation: str
     mean: Triple
     deviation: Triple
+    squash: bool = False
 
     def __post_init__(self) -> None:
         sizes = self.resize, self.crop
@@ -57,6 +60,8 @@ class Preprocessing:
             raise BackboneError(
                 f"interpolation {self.interpolation!r}; expected {' or '.join(INTERPOLATIONS)}"
             )
+        if type(self.squash) is not bool:
+            raise BackboneError(f"squash is {self.squash!r}; expected true or false")
         triples: dict[str, tuple[float, ...]] = {"mean": self.mean, "deviation": self.deviation}
         for name, values in triples.items():
             if len(values) != 3 or not all(map(math.isfinite, values)):
@@ -72,8 +77,9 @@ class Preprocessing:
             )
 
     def __str__(self) -> str:
+        squash = " squash" if self.squash else ""
         return (
-            f"resize={self.resize} {self.interpolation} crop={self.crop} "
+            f"resize={self.resize}{squash} {self.interpolation} crop={self.crop} "
             f"mean={_listed(self.mean)} deviation={_listed(self.deviation)}"
         )
 
@@ -98,13 +104,13 @@ class Preprocessing:
         """Resized and cropped pixels, uint8, (crop, crop, 3), of pixels (height, width, 3)."""
         from PIL import Image
 
-        pixels = _without_ends(pixels)
-        height, width = pixels.shape[:2]
-        shorter = min(height, width)
-        tall, wide = (int(self.resize * side / shorter) for side in (height, width))
+        pixels = pixels if self.squash else _without_ends(pixels)
+        sides = pixels.shape[:2]
+        shorter = min(sides)
+        tall, wide = (self.resize if self.squash else int(self.resize * s / shorter) for s in sides)
         top, left = (round((side - self.crop) / 2) for side in (tall, wide))
-        filters = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-        image = Image.fromarray(pixels).resize((wide, tall), filters[self.interpolation])
+        by = Image.Resampling[self.interpolation.upper()]
+        image = Image.fromarray(pixels).resize((wide, tall), by)
         return np.asarray(image.crop((left, top, left + self.crop, top + self.crop)))
 
     def normalise(self, pixels: Pixels, out: NDArray[np.float32]) -> None:
@@ -128,6 +134,12 @@ def _without_ends(pixels: Pixels) -> Pixels:
         for side in pixels.shape[:2]
     )
     return np.ascontiguousarray(pixels[middle])
+
+
+PAPER = asdict(
+    Preprocessing(resize=224, crop=224, interpolation="bilinear", mean=HALVES, deviation=HALVES)
+)
+"""What AFL and DeepAFL do, on square images: `Resize(224)`, mean and deviation 0.5."""
 
 
 def times_255(values: Sequence[float]) -> Triple:

@@ -1,1 +1,0 @@
-"""Operators: none is called."""
