@@ -68,7 +68,7 @@ def run(dataset: data.Dataset, *, quick: bool) -> tuple[dict[str, Any], list[Bar
 def _drawn_model(features: Floats, **settings: int) -> Model:
     encoder = make_encoder(PublicSample(features[: data.PUBLIC_SAMPLES]), **settings)
     generator = np.random.default_rng(0)
-    return Model(
+    return Model.of(
         encoder,
         Solution(
             encoder.space,

@@ -175,7 +175,7 @@ def _pooled(encoder: Encoder, dataset: data.Dataset, clock: Stopwatch) -> Model:
     with clock.on("count"):
         statistics = count(encoder, dataset.train, dataset.train_labels)
     with clock.on("solve"):
-        return Model(encoder, solve(statistics))
+        return Model.of(encoder, solve(statistics))
 
 
 def federate(
@@ -194,7 +194,7 @@ def federate(
             total.add(Contribution.read(path).open(total.space)[0])
     statistics = total.snapshot()
     with clock.on("solve"):
-        return Model(encoder, solve(statistics))
+        return Model.of(encoder, solve(statistics))
 
 
 def warm_up(encoder: Encoder, dataset: data.Dataset, path: Path) -> None:

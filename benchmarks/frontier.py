@@ -223,7 +223,7 @@ def _try_heads(encoder: Encoder, dataset: data.Dataset, seed: int) -> dict[str, 
     if can_square(statistics):
         solutions["quadratic"] = solve(statistics, head="quadratic")
     accuracies = {
-        head: dataset.accuracy(Model(encoder, found)) for head, found in solutions.items()
+        head: dataset.accuracy(Model.of(encoder, found)) for head, found in solutions.items()
     }
     client = _shuffled(dataset, seed)[: _client_samples(dataset)]
     sent = count(encoder, dataset.train[client], dataset.train_labels[client])

@@ -40,7 +40,7 @@ def run(settings: Settings) -> Outcome:
     dataset = data.load(settings)
     encoder = data.embedding(dataset.train)
     statistics = count(encoder, *dataset.head(FITTED_SAMPLES))
-    model = Model(encoder, solve(statistics, ridge=RIDGE, head="least-squares"))
+    model = Model.of(encoder, solve(statistics, ridge=RIDGE, head="least-squares"))
     library, bag = _bag(model.tables)
     codes = _race_codes(model, dataset.test, bag)
     features = _race_features(model, dataset.test, bag)

@@ -154,7 +154,7 @@ def _play(
     opened, masked_bytes = _add_privately(private_round, counted, keys, holders, private)
     same = encode_statistics(opened) == encode_statistics(expected)
     if same and encoder.layout.dim <= LARGEST_PLAYED:
-        models = [Model(encoder, solve(total)).digest for total in (expected, opened)]
+        models = [Model.of(encoder, solve(total)).digest for total in (expected, opened)]
         same = models[0] == models[1]
     if not same:
         raise Disagreement("privacy: the opened total is not the plain one")

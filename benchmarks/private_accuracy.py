@@ -42,7 +42,7 @@ def run(settings: Settings) -> Outcome:
         note(f"private_accuracy: {name} ...")
         total = _count(encoder, dataset, len(public))
         figures = [_measure(encoder, total, dataset, e, normal_noise(e)) for e in EPSILONS]
-        exact = 100 * dataset.accuracy(Model(encoder, solve(total)))
+        exact = 100 * dataset.accuracy(Model.of(encoder, solve(total)))
         rows.append([name, *(f"{figure:.1f}" for figure in (exact, *figures))])
     table = [["encoder", "exact", *(f"epsilon {epsilon}" for epsilon in EPSILONS)], *rows]
     return Outcome(
@@ -105,4 +105,4 @@ def _measure(
 ) -> float:
     classes = sorted({*dataset.train_labels.tolist()})
     noisy = publish(total, plan_noise(encoder.layout, epsilon, DELTA), classes, draw=draw)
-    return 100 * dataset.accuracy(Model(encoder, solve(noisy)))
+    return 100 * dataset.accuracy(Model.of(encoder, solve(noisy)))

@@ -40,6 +40,6 @@ labels = np.array([label for batch in batches for label in batch.labels])
 # Every third image stands for a public sample that sets the scale, every other third tests.
 encoder = safle.make_encoder(safle.PublicSample(features[::3]), units=512)
 encoder = encoder.declare(source=backbone.source)  # features of another backbone are refused
-model = safle.Model(encoder, safle.solve(safle.count(encoder, features[1::3], labels[1::3])))
+model = safle.Model.of(encoder, safle.solve(safle.count(encoder, features[1::3], labels[1::3])))
 right = model.predict(features[2::3]) == labels[2::3]
 print(f"{right.mean():.1%} of {len(right)} test images right")

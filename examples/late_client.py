@@ -15,7 +15,7 @@ test, truth = features[1400:], labels[1400:]
 
 def report(when: str, total: safle.Statistics) -> safle.Model:
     """Solve and say how good it is."""
-    model = safle.Model(encoder, safle.solve(total))
+    model = safle.Model.of(encoder, safle.solve(total))
     right = (model.predict(test) == truth).mean()
     print(f"{when:28} {total.sample_count:5} samples {right:6.1%}  model {model.digest[:12]}")
     return model

@@ -62,5 +62,5 @@ for key in keyholders:
 opened = total.open(answers)
 same = opened == safle.sum_statistics(counts)
 print(f"opened: {opened.sample_count} samples; equal to the plain sum: {same}")
-model = safle.Model(encoder, safle.solve(opened))
+model = safle.Model.of(encoder, safle.solve(opened))
 print(f"accuracy {(model.predict(features[1500:]) == labels[1500:]).mean():.1%}")

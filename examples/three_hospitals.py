@@ -32,7 +32,7 @@ def count_at(hospital: str, rows: np.ndarray, folder: Path) -> None:
 def serve(folder: Path) -> safle.Model:
     """At the server: add, solve. It never sees a sample."""
     total = safle.sum_statistics(map(safle.read_statistics, sorted(folder.glob("*.stats"))))
-    return safle.Model(safle.load_encoder(folder / "encoder.safetensors"), safle.solve(total))
+    return safle.Model.of(safle.load_encoder(folder / "encoder.safetensors"), safle.solve(total))
 
 
 def federate(shares: dict[str, np.ndarray]) -> safle.Model:

@@ -92,7 +92,7 @@ def test_the_model_is_that_of_plain_contributions(federation, tmp_path, monkeypa
     report = play(run, nodes)
     total = expected(PARTS)
     assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
-    model = Model(DATA.encoder, solve(total)).to_bytes()
+    model = Model.of(DATA.encoder, solve(total)).to_bytes()
     assert (tmp_path / "out/model.safetensors").read_bytes() == model
     assert sorted(report.accepted) == [f"client-{at:02d}" for at in range(4)]
     # The server has not learnt how many samples each has, only all of them.

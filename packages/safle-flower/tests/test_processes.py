@@ -110,5 +110,5 @@ def test_nodes_that_die_lie_or_sleep_are_left_behind(network, federation, tmp_pa
     with Store.open(network.folder / "dying-store", writing=True) as store:
         store.add(Contribution.read(federation.statistics_file("b"), "b"))
         statistics = store.total().snapshot()
-    model = Model(federation.encoder, solve(statistics))
+    model = Model.of(federation.encoder, solve(statistics))
     assert model.to_bytes() == federation.by_files("ab", tmp_path)

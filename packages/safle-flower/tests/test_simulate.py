@@ -39,7 +39,7 @@ def pooled(folder) -> bytes:
     table, encoder = open_table(folder / "train.safetensors"), None
     encoder = load_encoder(folder / "encoder.safetensors")
     statistics = count(encoder, np.asarray(table.features), table.labels)
-    return Model(encoder, solve(statistics)).to_bytes()
+    return Model.of(encoder, solve(statistics)).to_bytes()
 
 
 def play(folder: Path, output: Path, clients: int = 3, **settings) -> Report:

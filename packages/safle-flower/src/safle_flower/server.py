@@ -178,7 +178,7 @@ def _solve(
 ) -> Model:
     log.info("solving %d columns for %d samples", statistics.dim, statistics.sample_count)
     solution = solve(statistics, **run.solving)
-    model = Model(encoder, solution)
+    model = Model.of(encoder, solution)
     model.save(output / MODEL)
     report.model, report.total = model.digest, model.sum_digest
     report.samples = statistics.sample_count

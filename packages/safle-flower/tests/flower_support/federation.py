@@ -60,7 +60,7 @@ class Federation:
         """The model of a federation by files of exactly these clients."""
         sum_files([self.statistics_file(name) for name in names], output / "by-files.stats")
         statistics = read_statistics(output / "by-files.stats")
-        return Model(self.encoder, solve(statistics)).to_bytes()
+        return Model.of(self.encoder, solve(statistics)).to_bytes()
 
     def pooled(self, names: Sequence[str]) -> bytes:
         """The model of these clients' tables in one."""
@@ -68,4 +68,4 @@ class Federation:
         features = np.concatenate([np.asarray(table.features) for table in tables])
         labels = np.concatenate([table.labels for table in tables])
         statistics = count(self.encoder, features, labels)
-        return Model(self.encoder, solve(statistics)).to_bytes()
+        return Model.of(self.encoder, solve(statistics)).to_bytes()

@@ -71,7 +71,7 @@ def make_model(folder: Path, backbone: str, *, source: bool = True) -> Path:
     encoder = make_encoder(PublicSample(table.features[:]), units=64)
     encoder = encoder.declare(source=found.source) if source else encoder
     total = count(encoder, table.features[:], table.labels)
-    Model(encoder, solve(total)).save(folder / "model.safetensors")
+    Model.of(encoder, solve(total)).save(folder / "model.safetensors")
     return folder / "model.safetensors"
 
 

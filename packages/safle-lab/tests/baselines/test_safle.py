@@ -27,7 +27,7 @@ def test_safle_is_the_pipeline_and_its_bytes_are_those_of_its_files(blobs, parti
 
     encoder, _ = shared_encoder(task, settings)
     pooled = count(encoder, features, labels)
-    expected = Model(encoder, solve(pooled, head="least-squares"))
+    expected = Model.of(encoder, solve(pooled, head="least-squares"))
     assert result.digest == expected.digest
     sizes = []
     for part in parts:

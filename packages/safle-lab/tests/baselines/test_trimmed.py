@@ -24,7 +24,7 @@ def test_a_residual_is_read_off_statistics(blobs):
 
     found = residual(count(encoder, features[:90][few], labels[:90][few]), solution, encoder)
 
-    scores = Model(encoder, solution).decision_function(features[:90][few])
+    scores = Model.of(encoder, solution).decision_function(features[:90][few])
     squares = (scores - np.eye(CLASSES)[labels[:90][few]]) ** 2
     assert found == pytest.approx(squares.sum(axis=1).mean(), rel=1e-5)
 

@@ -12,7 +12,7 @@ LABELS = np.where(FEATURES[:, 0] > 0, "ill", "well")
 ENCODER = safle.make_encoder(safle.DeclaredMoments(np.zeros(3), np.ones(3)), units=8)
 STATISTICS = safle.count(ENCODER, FEATURES, LABELS)
 SOLUTION = safle.solve(STATISTICS)
-MODEL = safle.Model(ENCODER, SOLUTION)
+MODEL = safle.Model.of(ENCODER, SOLUTION)
 GRID = safle.Grid(-3, 3, FEATURES.shape[1], bins=4)
 HISTOGRAM = safle.Histogram.of(FEATURES, GRID)
 WIDE = np.zeros(2_000)
@@ -48,8 +48,8 @@ def test_what_is_shown_is_short_and_says_what_it_is(value, said):
 MIXED_UP = {
     "encoder is a ndarray; expected Encoder": lambda: safle.count(FEATURES, ENCODER, LABELS),
     "encoder is a str; expected Encoder": lambda: safle.count("e.safetensors", FEATURES, LABELS),
-    "encoder is a Solution; expected Encoder": lambda: safle.Model(SOLUTION, ENCODER),
-    "solution is a Statistics; expected Solution": lambda: safle.Model(ENCODER, STATISTICS),
+    "encoder is a Solution; expected Encoder": lambda: safle.Model.of(SOLUTION, ENCODER),
+    "solution is a Statistics; expected Solution": lambda: safle.Model.of(ENCODER, STATISTICS),
     "statistics is a RandomFeatureEncoder": lambda: safle.solve(ENCODER),
     "read_statistics": lambda: safle.solve("total.stats"),
     "sum_statistics": lambda: safle.solve([STATISTICS]),

@@ -270,7 +270,7 @@ def test_random_features_beat_embeddings_and_the_linear_head_on_digits():
         "default": make_encoder(ink),
     }.items():
         statistics = count(encoder, features[:1297], labels[:1297])
-        model = Model(encoder, solve(statistics))
+        model = Model.of(encoder, solve(statistics))
         accuracy[kind] = (model.predict(features[1297:]) == labels[1297:]).mean()
     assert accuracy["default"] > accuracy["embedding"] > accuracy["linear"]
 

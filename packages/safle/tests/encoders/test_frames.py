@@ -46,7 +46,7 @@ def test_columns_are_matched_by_name_everywhere(library):
     assert np.array_equal(ENCODER.encode(turned).dense, ENCODER.encode(ROWS).dense)
     total = count(ENCODER, ROWS, LABELS)
     assert count(ENCODER, turned, LABELS) == total
-    model = Model(ENCODER, solve(total, ridge=1.0))
+    model = Model.of(ENCODER, solve(total, ridge=1.0))
     assert np.array_equal(model.decision_function(turned), model.decision_function(ROWS))
     classifier = SafleClassifier(encoder=ENCODER, ridge=1.0).fit(turned, LABELS)
     assert classifier.statistics_ == total
@@ -172,7 +172,7 @@ def test_text_and_gaps_are_read_as_from_a_file(library, mixed):
     opened = open_table(frame, labels=OUTCOME, schema=schema)
     assert count(encoder, opened.features[:], opened.labels) == expected
     fitted = SafleClassifier(schema=schema, units=8).fit(frame, OUTCOME)
-    assert fitted.model_.digest == Model(encoder, solve(expected)).digest
+    assert fitted.model_.digest == Model.of(encoder, solve(expected)).digest
 
 
 @libraries

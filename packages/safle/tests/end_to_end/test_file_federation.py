@@ -97,7 +97,7 @@ def pooled(folder: Path, data: dict[str, Any], names: str) -> Statistics:
 
 def model_of(folder: Path, statistics: Statistics) -> bytes:
     encoder = load_encoder(folder / ENCODER[1])
-    return Model(encoder, solve(statistics)).to_bytes()
+    return Model.of(encoder, solve(statistics)).to_bytes()
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -25,7 +25,7 @@ def test_no_class_is_a_formula_in_a_spreadsheet_and_every_name_can_be_had_back(t
     names = np.array(LIVE + PLAIN)
     features = np.eye(len(names), dtype=np.float32)
     encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, len(names)))
-    model = Model(encoder, solve(count(encoder, features, names), ridge=1e-3))
+    model = Model.of(encoder, solve(count(encoder, features, names), ridge=1e-3))
     model.save(tmp_path / "model.safetensors")
     write_table(tmp_path / "test.npz", features, names)
     asked = ("predict", "model.safetensors", "test.npz", "--proba", "-o", "out.csv")

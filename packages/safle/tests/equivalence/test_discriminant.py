@@ -52,7 +52,7 @@ def test_scores_and_posteriors_are_those_of_scikit_learn(kind, ridge):
     expected = centred(reference.decision_function(X))
     scores = X @ solution.weights + solution.intercept
     assert np.abs(scores - expected).max() <= 1e-8 * np.abs(expected).max()
-    model = Model(data.encoder, solution)
+    model = Model.of(data.encoder, solution)
     # The saved weights are rounded to 24 bits.
     assert np.allclose(model.decision_function(data.features), expected, atol=1e-4)
     assert np.array_equal(model.predict(data.features), reference.predict(X))
@@ -68,7 +68,7 @@ def test_a_small_ridge_does_not_cost_the_saved_weights_their_bits(ridge):
     data = fixed_data("linear", samples=5_000)
     statistics = data.count()
     solution = solve(statistics, ridge=ridge, head="discriminant")
-    model = Model(data.encoder, solution)
+    model = Model.of(data.encoder, solution)
     X = data.encoder.encode(data.features).dense / 256
     exact = centred(X @ solution.weights + solution.intercept)
     assert np.allclose(centred(model.decision_function(data.features)), exact, atol=1e-4)

@@ -49,7 +49,7 @@ def encoder_of(case, sample):
 
 def make_model(encoder, features, labels, head="least-squares"):
     statistics = count(encoder, features, labels)
-    return Model(encoder, solve(statistics, ridge=1.0, head=head))
+    return Model.of(encoder, solve(statistics, ridge=1.0, head=head))
 
 
 def random_data(names=NAMES["int"], samples=150, feature_dim=7):
@@ -184,7 +184,7 @@ def test_exports_of_noisy_sums_say_what_was_promised(linear_model):
         draw=lambda size, scale: np.rint(generator.normal(0, scale, size)).astype(np.int64),
     )
     assert "safle.promise" not in metadata_of(to_onnx(linear_model))
-    told = json.loads(metadata_of(to_onnx(Model(encoder, solve(noisy))))["safle.promise"])
+    told = json.loads(metadata_of(to_onnx(Model.of(encoder, solve(noisy))))["safle.promise"])
     assert told == noisy.privacy.promise
 
 

@@ -46,7 +46,7 @@ def test_one_table_of_65536_rows_is_a_shrunken_class_share(bucketing, features, 
     # One table: the gram is diagonal, so every row is solved by itself.
     solution = solve(statistics, ridge=2.0, head="least-squares")
     assert np.allclose(solution.weights, counts / (counts.sum(axis=1) + 2.0)[:, None], rtol=1e-12)
-    model = Model(encoder, solution)
+    model = Model.of(encoder, solution)
     assert np.array_equal(model.predict(values), np.argmax(counts, axis=1)[index])
 
 

@@ -138,7 +138,7 @@ def test_the_digits_are_read_as_well_as_measured_before(digits, criterion):
     accuracy = {}
     for name, encoder in (("embedding", embedding), ("linear", linear)):
         statistics = count(encoder, features[:1297], labels[:1297])
-        model = Model(encoder, solve(statistics, criterion=criterion))
+        model = Model.of(encoder, solve(statistics, criterion=criterion))
         accuracy[name] = (model.predict(features[1297:]) == labels[1297:]).mean()
     assert accuracy["embedding"] > accuracy["linear"] + 0.02
     assert accuracy["embedding"] >= 0.94

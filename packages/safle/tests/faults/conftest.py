@@ -33,7 +33,7 @@ def files():
     encoder = LinearEncoder.publishable(DeclaredRange(-2, 2, feature_dim=3))
     total, plan = count(encoder, features, labels), plan_noise(encoder.layout, 2, 1e-5)
     noisy = publish(total, plan, [0, 1], draw=lambda size, scale: np.full(size, int(scale)))
-    evaluation = evaluate(Model(encoder, solve(total)), features, labels)
+    evaluation = evaluate(Model.of(encoder, solve(total)), features, labels)
     return {
         **{
             kind: (encode_statistics(fixed_data(kind).count()), decode_statistics) for kind in KINDS

@@ -22,7 +22,7 @@ def writers():
     """Every way this library writes a file: path -> None."""
     data = fixed_data("embedding", 40)
     statistics = data.count()
-    model = Model(data.encoder, solve(statistics, ridge=1.0))
+    model = Model.of(data.encoder, solve(statistics, ridge=1.0))
     histogram = Histogram.of(data.features, Grid(-3, 3, data.encoder.feature_dim, bins=16))
     return {
         "bytes": lambda path: atomic.write_bytes(path, b"new" * 1000),

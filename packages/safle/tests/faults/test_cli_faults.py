@@ -50,7 +50,7 @@ def folder(digits: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempP
     write_statistics(place / "stranger.stats", count(encoder, features[::-3], labels[::-3]))
     sum_files([place / "a.stats", place / "b.stats"], place / "total.stats")
     total = read_statistics(place / "total.stats")
-    Model(encoder, solve(total, ridge=10.0)).save(place / "model.safetensors")
+    Model.of(encoder, solve(total, ridge=10.0)).save(place / "model.safetensors")
     damaged = bytearray((place / "a.stats").read_bytes())
     damaged[len(damaged) // 2] ^= 1
     (place / "damaged.stats").write_bytes(damaged)

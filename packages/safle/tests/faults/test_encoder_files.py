@@ -25,7 +25,7 @@ def models():
     for kind in KINDS:
         data = fixed_data(kind, 60)
         statistics = data.count()
-        made[kind] = Model(data.encoder, solve(statistics, ridge=1.0))
+        made[kind] = Model.of(data.encoder, solve(statistics, ridge=1.0))
     return made
 
 

@@ -259,7 +259,7 @@ def other_file(name):
         return value, decode_histogram, encode_histogram, impossible_histogram
     if name == "evaluation":
         data = fixed_data("linear", 50)
-        value = evaluate(Model(data.encoder, solve(data.count())), data.features, data.labels)
+        value = evaluate(Model.of(data.encoder, solve(data.count())), data.features, data.labels)
         return value, decode_evaluation, encode_evaluation, impossible_evaluation
     encoder, value = published(name, 3)
     return value, partial(decode_noisy, space=encoder.space), encode_noisy, impossible_noisy

@@ -46,7 +46,7 @@ def test_files_hold_all_of_it(kind):
     assert read == noisy
     assert encode_noisy(read) == data
     assert read.privacy.calibration == "public"
-    assert Model(encoder, solve(read)).digest == Model(encoder, solve(noisy)).digest
+    assert Model.of(encoder, solve(read)).digest == Model.of(encoder, solve(noisy)).digest
 
 
 def test_noisy_statistics_are_not_taken_for_others(published, tmp_path):
@@ -83,7 +83,7 @@ def test_whatever_the_numbers_of_a_promise_are_errors_are_ours(published):
         with suppress(SafleError):
             read = decode_noisy(forged.to_bytes())
             assert encode_noisy(read) == forged.to_bytes()
-            Model(encoder, solve(read)).to_bytes()
+            Model.of(encoder, solve(read)).to_bytes()
 
 
 def test_sums_that_would_wrap_are_refused(published):
@@ -107,7 +107,7 @@ def test_a_layout_too_large_to_read_is_refused_first():
 
 def test_a_model_whose_promise_is_none_is_refused(published):
     encoder, _, noisy = published
-    model = Model(encoder, solve(noisy))
+    model = Model.of(encoder, solve(noisy))
     assert b"epsilon" in model.to_bytes()
     assert model.promise == noisy.privacy.promise
     model.promise = replace(noisy.privacy, releases=2, total_epsilon=3.0).promise

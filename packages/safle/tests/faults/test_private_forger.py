@@ -204,7 +204,7 @@ def test_forged_vectors_of_every_kind_of_sum(answers):
 @pytest.fixture(scope="module")
 def answers():
     """Rounds of evaluation counts, histograms and noisy statistics, with honest answers."""
-    model = Model(DATA.encoder, solve(DATA.count()))
+    model = Model.of(DATA.encoder, solve(DATA.count()))
     evaluations = [evaluate(model, client.features, client.labels) for client in CLIENTS]
     grid = Grid(-3, 3, 2, bins=4)
     histograms = [Histogram.of(client.features, grid) for client in CLIENTS]

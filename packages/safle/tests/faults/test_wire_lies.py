@@ -224,7 +224,7 @@ def test_a_layout_that_is_not_the_encoders_is_refused_when_used():
     other = fixed_data("embedding").count()
     liar = replace(other, space=replace(other.space, fingerprint=true.fingerprint))
     with pytest.raises(EncoderMismatch, match="layout"):
-        Model(data.encoder, solve(liar, ridge=1.0))
+        Model.of(data.encoder, solve(liar, ridge=1.0))
 
 
 @pytest.mark.parametrize("samples", [6, 200])

@@ -30,7 +30,7 @@ def make_model():
         labels = data.labels if names is None else np.array(names)[data.labels]
         statistics = count(data.encoder, data.features, labels)
         solution = solve(statistics, ridge=1.0, head=head)
-        return Model(data.encoder, solution), data, solution
+        return Model.of(data.encoder, solution), data, solution
 
     return make
 
@@ -162,7 +162,7 @@ def test_a_model_of_another_encoder_is_refused_naming_both(kind):
     data, other = fixed_data(kind), fixed_data(kind, feature_dim=5)
     statistics = data.count()
     with pytest.raises(EncoderMismatch) as error:
-        Model(other.encoder, solve(statistics, ridge=1.0))
+        Model.of(other.encoder, solve(statistics, ridge=1.0))
     assert data.encoder.fingerprint[:12] in str(error.value)
     assert other.encoder.fingerprint[:12] in str(error.value)
 
@@ -195,7 +195,7 @@ def test_tables_that_do_not_fit_are_refused(make_model, monkeypatch):
 
 def test_logarithms_of_probabilities_and_classes_are_as_scikit_learn_names_them():
     data = fixed_data("linear")
-    model = Model(data.encoder, solve(data.count(), head="least-squares"))
+    model = Model.of(data.encoder, solve(data.count(), head="least-squares"))
     assert model.classes_.tolist() == list(model.class_names)
     found = np.exp(model.predict_log_proba(data.features))
     # Probabilities of 0, which least squares has, are 0 again.

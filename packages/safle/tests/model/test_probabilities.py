@@ -67,7 +67,7 @@ def digits() -> tuple[safle.Encoder, np.ndarray, np.ndarray]:
 def test_a_temperature_makes_answers_less_sure_and_changes_none(digits: Any) -> None:
     encoder, features, labels = digits
     solution = solve(safle.count(encoder, features[:600], labels[:600]))
-    model = Model(encoder, solution)
+    model = Model.of(encoder, solution)
     assert model.temperature is not None
     assert model.temperature == solution.temperature > 1
     scores = model.decision_function(features[600:])
@@ -81,7 +81,7 @@ def test_a_temperature_makes_answers_less_sure_and_changes_none(digits: Any) -> 
 
 def test_a_saved_temperature_is_kept_and_checked(digits: Any) -> None:
     encoder, features, labels = digits
-    model = Model(encoder, solve(safle.count(encoder, features[:300], labels[:300])))
+    model = Model.of(encoder, solve(safle.count(encoder, features[:300], labels[:300])))
     data = model.to_bytes()
     again = Model.from_bytes(data)
     assert (again.temperature, again.to_bytes()) == (model.temperature, data)
@@ -95,7 +95,7 @@ def test_a_saved_temperature_is_kept_and_checked(digits: Any) -> None:
 def test_least_squares_has_no_temperature(digits: Any) -> None:
     encoder, features, labels = digits
     counted = safle.count(encoder, features[:100], labels[:100])
-    assert Model(encoder, solve(counted, head="least-squares")).temperature is None
+    assert Model.of(encoder, solve(counted, head="least-squares")).temperature is None
 
 
 @pytest.mark.parametrize("head", ["averaged", "discriminant"])
@@ -103,16 +103,16 @@ def test_priors_are_those_of_bayes(digits: Any, head: Any) -> None:
     encoder, features, labels = digits
     some = np.isin(labels, (3, 8, 9)) & ~((labels == 3) & (np.arange(len(labels)) > 400))
     counted = safle.count(encoder, features[some], labels[some])
-    plain = Model(encoder, solve(counted, head=head))
+    plain = Model.of(encoder, solve(counted, head=head))
     priors = {3: 0.5, 8: 0.25, 9: 0.25}
-    moved = Model(encoder, solve(counted, head=head, priors=priors))
+    moved = Model.of(encoder, solve(counted, head=head, priors=priors))
     weights = np.array([priors[name] for name in (3, 8, 9)]) / counted.class_counts
     expected = plain.predict_proba(features) * weights
     expected /= expected.sum(axis=1, keepdims=True)
     assert moved.predict_proba(features) == pytest.approx(expected, abs=1e-5)
     alike = solve(counted, head=head, priors="uniform")
-    assert Model(encoder, alike).to_bytes() == (
-        Model(encoder, solve(counted, head=head, priors=dict.fromkeys(priors, 1.0))).to_bytes()
+    assert Model.of(encoder, alike).to_bytes() == (
+        Model.of(encoder, solve(counted, head=head, priors=dict.fromkeys(priors, 1.0))).to_bytes()
     )
 
 
@@ -136,7 +136,7 @@ def test_priors_that_cannot_be_meant_are_refused(digits: Any, tmp_path: Path) ->
     for name, code in (("priors.csv", 0), ("bad.csv", 1), ("nowhere.csv", 1)):
         command.safle(*solving, "--priors", name, folder=tmp_path, code=code)
     asked = {name: float(name + 1) for name in range(10)}
-    model = Model(encoder, solve(counted, priors=asked))
+    model = Model.of(encoder, solve(counted, priors=asked))
     assert (tmp_path / "model").read_bytes() == model.to_bytes()
 
 
@@ -148,7 +148,7 @@ def test_counts_fit_the_temperature_of_the_quadratic_head(
     encoder = make_encoder(sample, "linear", by_class=True)
     parts = slice(600, 1000), slice(1000, 1400)
     counted = count(encoder, features[:600], labels[:600])
-    model = Model(encoder, solve(counted, head="quadratic"))
+    model = Model.of(encoder, solve(counted, head="quadratic"))
     model.save(tmp_path / "model.safetensors")
     sites = []
     for at, part in enumerate(parts):
@@ -192,7 +192,7 @@ def test_counts_fit_the_temperature_of_a_model_of_noisy_sums() -> None:
         return np.rint(generator.normal(0, scale, size)).astype(np.int64)
 
     noisy = publish(exact, plan_noise(encoder.layout, 0.5, 1e-5), [0, 1, 2], draw=draw)
-    model = Model(encoder, solve(noisy))
+    model = Model.of(encoder, solve(noisy))
     assert model.temperature is None
     made = fit_temperature(model, evaluate(model, features[4000:6500], labels[4000:6500]))
     assert made.temperature is not None
@@ -209,7 +209,7 @@ def test_of_two_classes_counts_give_the_best_temperature_there_is(digits: Any) -
     features, labels = features[two], labels[two]
     # A few wrong labels: without an error, the best temperature is 0.
     wrong = np.where(np.arange(len(labels)) % 12 == 5, 11 - labels, labels)
-    model = Model(encoder, solve(count(encoder, features[:100], wrong[:100])))
+    model = Model.of(encoder, solve(count(encoder, features[:100], wrong[:100])))
     counts = evaluate(model, features[100:], wrong[100:])
     found = fit_temperature(model, counts).temperature
     assert found is not None
@@ -224,10 +224,10 @@ def test_of_two_classes_counts_give_the_best_temperature_there_is(digits: Any) -
 def test_what_no_temperature_fits_is_refused(digits: Any) -> None:
     encoder, features, labels = digits
     counted = count(encoder, features[:100], labels[:100])
-    plain = Model(encoder, solve(counted, head="least-squares"))
+    plain = Model.of(encoder, solve(counted, head="least-squares"))
     with pytest.raises(InvalidInput, match="another head"):
         fit_temperature(plain, evaluate(plain, features[:9], labels[:9]))
-    model = Model(encoder, solve(counted))
+    model = Model.of(encoder, solve(counted))
     with pytest.raises(InvalidInput, match="no sample"):
         fit_temperature(model, evaluate(model, features[:0], labels[:0]))
     with pytest.raises(InvalidInput, match="positive"):

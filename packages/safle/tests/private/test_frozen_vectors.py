@@ -74,6 +74,6 @@ def test_a_vector_of_a_histogram_is_as_it_was():
 def test_a_vector_of_evaluation_counts_is_as_it_was():
     features, labels = drawn()
     encoder = make_encoder(DeclaredRange(0, 1, 4), "linear")
-    model = Model(encoder, solve(count(encoder, features, labels), ridge=1.0))
+    model = Model.of(encoder, solve(count(encoder, features, labels), ridge=1.0))
     space = EvaluationSpace(model.digest, model.class_names, most_total_samples=1_000)
     assert digest(space, evaluate(model, features, labels)) == FROZEN["evaluation"]

@@ -96,7 +96,7 @@ def test_what_opens_has_the_noise_of_all_keyholders(played):
     planned = parties.private_round.space.privacy
     assert opened.privacy.promise == "epsilon 2, delta 1e-05"
     assert opened.privacy.gram == pytest.approx(planned.gram * math.sqrt(3))
-    assert np.isfinite(Model(LINEAR, solve(opened)).weights).all()
+    assert np.isfinite(Model.of(LINEAR, solve(opened)).weights).all()
     other = parties.open(total)
     # Two histories, two draws.
     assert not np.array_equal(opened.released, other.released)

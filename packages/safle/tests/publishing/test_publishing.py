@@ -193,11 +193,11 @@ def test_noisy_sums_solve_with_a_ridge_as_large_as_their_noise(total):
     solution = solve(noisy)
     assert solution.ridge >= noisy.least_ridge * (1 - 1e-5) > 0
     assert solution.promise == noisy.privacy.promise
-    model = Model.from_bytes(Model(encoder, solution).to_bytes())
+    model = Model.from_bytes(Model.of(encoder, solution).to_bytes())
     assert model.promise == noisy.privacy.promise
     truth = np.repeat(["ill", "well"], 2000)
     assert (model.predict(features) == truth).mean() > 0.9
-    assert Model(encoder, solve(exact)).promise == ""
+    assert Model.of(encoder, solve(exact)).promise == ""
 
 
 def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):
@@ -205,7 +205,7 @@ def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):
     noisy = publish(exact, plan_noise(exact.layout, 2, DELTA), ["ill", "well"], draw=seeded(1))
     write_table(tmp_path / "test.npz", features, np.repeat(["ill", "well"], 2000))
     for name, statistics, said in (("noisy", noisy, True), ("exact", exact, False)):
-        Model(encoder, solve(statistics)).save(tmp_path / name)
+        Model.of(encoder, solve(statistics)).save(tmp_path / name)
         shown = safle(
             "evaluate", tmp_path / name, tmp_path / "test.npz", "--json", tmp_path / "f.json"
         )
@@ -273,7 +273,7 @@ def test_noisy_sums_of_codes_solve_too():
     features = np.concatenate([generator.normal(c, 1.0, (3000, 3)) for c in (-1, 1)])
     exact = count(encoder, features, np.repeat([0, 1], 3000))
     noisy = publish(exact, plan_noise(exact.layout, 3, DELTA), [0, 1], draw=seeded(0))
-    model = Model(encoder, solve(noisy))
+    model = Model.of(encoder, solve(noisy))
     assert (model.predict(features) == np.repeat([0, 1], 3000)).mean() > 0.85
 
 

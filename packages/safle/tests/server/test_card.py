@@ -16,7 +16,7 @@ HOSTILE = "ill|<b>\n# all good"
 def model() -> Model:
     encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
     labels = ["well", "well", HOSTILE, HOSTILE]
-    return Model(encoder, solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], labels)))
+    return Model.of(encoder, solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], labels)))
 
 
 def test_a_card_names_sites_samples_figures_and_digests(model: Model) -> None:

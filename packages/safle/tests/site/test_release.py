@@ -68,7 +68,7 @@ def test_a_sheet_and_a_card_agree_on_what_is_not_known():
     text = Sheet(Release.of(statistics), None, "a.stats", BYTES, "now").to_text()
     encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
     solution = solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], [0, 0, 1, 1]))
-    card = write_card(Model(encoder, solution), mode="plain")
+    card = write_card(Model.of(encoder, solution), mode="plain")
     for page in (text, card):
         assert "can reconstruct samples" in page
         assert "the attack that we ran reconstructed" in page

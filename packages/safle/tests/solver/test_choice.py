@@ -39,7 +39,7 @@ def straight(features):
 def test_random_columns_that_explain_labels_are_used():
     encoder, features, labels, statistics = made(bent)
     solution = solve(statistics)
-    assert (Model(encoder, solution).predict(features) == labels).mean() > 0.8
+    assert (Model.of(encoder, solution).predict(features) == labels).mean() > 0.8
     assert solution.curve.criterion == "evidence"
 
 
@@ -49,7 +49,7 @@ def test_random_columns_that_explain_nothing_do_no_harm():
     plain = make_encoder(DeclaredMoments(np.zeros(4), np.ones(4)), "linear")
     right = straight(fresh) > 0
     found = [
-        (Model(own, solve(count(own, features, labels))).predict(fresh) == right).mean()
+        (Model.of(own, solve(count(own, features, labels))).predict(fresh) == right).mean()
         for own in (encoder, plain)
     ]
     assert found[0] > found[1] - 0.02
@@ -113,7 +113,7 @@ def test_probabilities_of_two_classes_are_near_the_true_ones():
     truth = 1 / (1 + np.exp(1.5 - features @ [0.8, -0.5, 0.0, 0.0]))
     labels = (generator.random(6_000) < truth).astype(np.int64)
     encoder = make_encoder(DeclaredMoments(np.zeros(4), np.ones(4)), "table")
-    model = Model(encoder, solve(count(encoder, features[:3_000], labels[:3_000])))
+    model = Model.of(encoder, solve(count(encoder, features[:3_000], labels[:3_000])))
     found = model.predict_proba(features[3_000:])[:, 1]
     for own in np.array_split(np.argsort(found), 5):
         # Over five draws of the samples, the farthest of all fifths was 0.047 away.

@@ -116,7 +116,7 @@ def digest(model: Model) -> str:
 def test_a_linear_head_has_the_weights_that_it_had(kind, head, classes):
     encoder, _, statistics = made(kind, classes)
     for ridge in ("auto", 2.0):
-        model = Model(encoder, solve(statistics, head=head, ridge=ridge))
+        model = Model.of(encoder, solve(statistics, head=head, ridge=ridge))
         assert digest(model) == FROZEN[kind, head, classes, ridge]
 
 
@@ -124,12 +124,12 @@ def test_a_linear_head_has_the_weights_that_it_had(kind, head, classes):
 @pytest.mark.parametrize("head", ["quadratic", "averaged"])
 def test_a_quadratic_head_has_the_scores_that_it_had(kind, head):
     encoder, features, statistics = made(kind, 4, by_class=True)
-    model = Model(encoder, solve(statistics, head=head))
+    model = Model.of(encoder, solve(statistics, head=head))
     scores = model.decision_function(features[:1]) / model.temperature
     assert scores.ravel() == pytest.approx(SCORES[kind, head], rel=1e-3, abs=1e-3)
 
 
 def test_priors_move_the_intercept_as_they_did():
     encoder, _, statistics = made("linear", 4)
-    model = Model(encoder, solve(statistics, priors="uniform"))
+    model = Model.of(encoder, solve(statistics, priors="uniform"))
     assert digest(model) == FROZEN["priors"]

@@ -88,7 +88,7 @@ def test_scores_are_the_log_posteriors_of_the_formula(samples, kept):
     assert solution.temperature is linear.temperature is None or (
         solution.temperature == WARMER * linear.temperature
     )
-    model = Model(encoder, solution)
+    model = Model.of(encoder, solution)
     scale = encoder.layout.scales[0]
     fresh, _ = draw(50, seed=1)
     values, at = (encoder.encode(some).dense[:, :-1] / scale for some in (features, fresh))
@@ -110,7 +110,7 @@ def test_any_partition_gives_the_same_bytes(counted):
         start=count(encoder, features[parts[0]], labels[parts[0]]),
     )
     for head in ("quadratic", "averaged"):
-        models = [Model(encoder, solve(value, head=head)) for value in (total, summed)]
+        models = [Model.of(encoder, solve(value, head=head)) for value in (total, summed)]
         assert models[0].to_bytes() == models[1].to_bytes()
 
 
@@ -119,7 +119,7 @@ def test_a_model_file_keeps_every_score(counted, samples):
     encoder, features, labels, _ = counted
     total = count(encoder, features[:samples], labels[:samples])
     for head in ("quadratic", "averaged"):
-        model = Model(encoder, solve(total, head=head))
+        model = Model.of(encoder, solve(total, head=head))
         again = Model.from_bytes(model.to_bytes())
         assert again.head == head
         assert np.array_equal(again.decision_function(features), model.decision_function(features))
@@ -134,9 +134,9 @@ def test_averaged_is_a_mean_with_the_quadratic_head(counted):
     plain, encoder = (make_encoder(sample, units=12, by_class=apart) for apart in (False, True))
     total = count(encoder, features, labels)
     heads = {
-        "linear": Model(plain, solve(count(plain, features, labels), head="averaged")),
-        "quadratic": Model(encoder, solve(total, head="quadratic")),
-        "averaged": Model(encoder, solve(total)),
+        "linear": Model.of(plain, solve(count(plain, features, labels), head="averaged")),
+        "quadratic": Model.of(encoder, solve(total, head="quadratic")),
+        "averaged": Model.of(encoder, solve(total)),
     }
     scores = {name: centre(model.decision_function(features)) for name, model in heads.items()}
     squared = quadratic_share(total)
@@ -159,7 +159,7 @@ def test_averaged_is_a_mean_with_the_quadratic_head(counted):
 def test_little_to_go_by(features):
     encoder = LinearEncoder.calibrated(DeclaredRange(0, 4, feature_dim=2), by_class=True)
     labels = np.arange(len(features)) % 2
-    model = Model(encoder, solve(count(encoder, features, labels), head="quadratic"))
+    model = Model.of(encoder, solve(count(encoder, features, labels), head="quadratic"))
     assert np.isfinite(model.decision_function(features)).all()
     assert model.predict_proba(features).sum(axis=1) == pytest.approx(1.0)
     if len(np.unique(features, axis=0)) == len(features):
@@ -170,7 +170,7 @@ def test_more_features_than_samples_and_a_rare_class():
     features, labels = draw(24, features=40, classes=2)
     features, labels = np.vstack([features, features[:1] + 30]), np.append(labels, 2)
     encoder = by_class(features)
-    model = Model(encoder, solve(count(encoder, features, labels), head="quadratic"))
+    model = Model.of(encoder, solve(count(encoder, features, labels), head="quadratic"))
     assert (model.predict(features) == labels).mean() > 0.9
     # The class of one sample is not a sink: the others keep theirs.
     assert (model.predict(features[:-1]) != 2).all()
@@ -178,7 +178,7 @@ def test_more_features_than_samples_and_a_rare_class():
 
 def test_far_away_scores_are_cut_off_not_wrong(counted):
     encoder, features, _, total = counted
-    model = Model(encoder, solve(total, head="quadratic"))
+    model = Model.of(encoder, solve(total, head="quadratic"))
     assert np.isfinite(model.decision_function(np.full((1, features.shape[1]), 1e30))).all()
 
 
@@ -205,7 +205,7 @@ def test_beside_units(counted):
     other = make_encoder(PublicSample(features), units=8, by_class=True)
     alone = solve(count(encoder, features, labels), head="quadratic").quadratic
     total = count(other, features, labels)
-    model = Model(other, solve(total))
+    model = Model.of(other, solve(total))
     assert Model.from_bytes(model.to_bytes()).digest == model.digest
     found = solve(total, head="quadratic").quadratic
     assert found.factors.shape == alone.factors.shape
@@ -244,7 +244,7 @@ def test_a_model_of_directions_is_small():
     total = count(encoder := by_class(features), features, labels)
     squares = solve(total, head="quadratic").quadratic
     assert squares.factors.shape == (20, 64, 6)
-    assert len(Model(encoder, solve(total)).to_bytes()) < 20 * 64 * 65
+    assert len(Model.of(encoder, solve(total)).to_bytes()) < 20 * 64 * 65
 
 
 @pytest.mark.parametrize("samples", [400, 30], ids=["triangles", "directions"])
@@ -289,4 +289,4 @@ def test_a_model_file_has_squares_of_every_class_and_no_other(counted, change):
 def written(counted):
     """The bytes of a model with a quadratic head."""
     encoder, features, labels, _ = counted
-    return Model(encoder, solve(count(encoder, features, labels), head="quadratic")).to_bytes()
+    return Model.of(encoder, solve(count(encoder, features, labels), head="quadratic")).to_bytes()

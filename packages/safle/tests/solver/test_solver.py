@@ -64,7 +64,7 @@ def test_the_smallest_clients_are_solved(kind, ridge, samples):
     assert np.isfinite(solution.weights).all()
     assert solution.residual <= 1e-10
     assert solution.rank is None or 1 <= solution.rank <= samples
-    model = Model(data.encoder, solution)
+    model = Model.of(data.encoder, solution)
     assert np.array_equal(model.predict(data.features), data.labels)
 
 
@@ -78,7 +78,7 @@ def test_one_class_only_is_predicted_everywhere(kind, head, ridge):
     only = data.part(data.labels == 2)
     solution = solve(only.count(), head=head, ridge=ridge)
     assert solution.weights.any() == (head == "auto")
-    model = Model(only.encoder, solution)
+    model = Model.of(only.encoder, solution)
     assert (model.predict(data.features) == 2).all()
     assert (model.predict_proba(data.features) == 1).all()
 

@@ -190,4 +190,4 @@ def repeated(statistics: Statistics, times: int) -> Statistics:
 
 def model_bytes(encoder: Encoder, statistics: Statistics, **options: Any) -> bytes:
     """The saved model that statistics lead to."""
-    return Model(encoder, solve(statistics, **options)).to_bytes()
+    return Model.of(encoder, solve(statistics, **options)).to_bytes()

@@ -45,7 +45,7 @@ def test_models_and_sums_keep_it_too(tmp_path):
     first, second = (count(encoder, data.features, data.labels) for encoder in encoders)
     with pytest.raises(EncoderMismatch):
         first + second
-    Model(encoders[0], solve(first)).save(tmp_path / "m.safetensors")
+    Model.of(encoders[0], solve(first)).save(tmp_path / "m.safetensors")
     assert load_model(tmp_path / "m.safetensors").encoder.source == OURS
 
 

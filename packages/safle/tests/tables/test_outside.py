@@ -151,7 +151,7 @@ def count_ages(gap=False):
 
 
 def make_model(gap=False):
-    return Model(ENCODER, solve(count_ages(gap)))
+    return Model.of(ENCODER, solve(count_ages(gap)))
 
 
 @pytest.fixture

@@ -226,7 +226,7 @@ def asking(borders, columns=1):
         weights[np.flatnonzero(solution.codes == yes), asked] = 1.0
         assert size == 2
     intercept = np.append(np.full(len(borders), -50.0), 0.0)
-    return Model(
+    return Model.of(
         encoder,
         replace(solution, weights=weights, intercept=intercept, head="averaged", temperature=1.0),
     )
@@ -263,6 +263,6 @@ def test_differences_of_answers_are_cells():
 def test_evaluation_counts_of_an_ordinary_model_have_small_cells():
     features, labels = ward(300)
     encoder = make_encoder(UNIT, "linear")
-    model = Model(encoder, solve(count(encoder, features, labels)))
+    model = Model.of(encoder, solve(count(encoder, features, labels)))
     assert judged_answers(model, features, labels, OLD) is None
     assert "least_cell: a cell of" in judged_answers(model, features, labels)

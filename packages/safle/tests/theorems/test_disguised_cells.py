@@ -126,7 +126,7 @@ def test_symbols_that_differ_in_few_samples_are_refused():
 
 def test_evaluation_counts_of_a_row_that_outweighs_others_are_refused():
     encoder = make_encoder(UNIT, "linear", fraction_bits=0)
-    model = Model(encoder, solve(count(encoder, FEATURES, LABELS)))
+    model = Model.of(encoder, solve(count(encoder, FEATURES, LABELS)))
     rows = np.resize(FEATURES[:2], (4_000, 10)) + 1e-9 * np.arange(4_000)[:, None]
     table = Table(rows, LABELS)
     assert judged(evaluate_table(model, table, where="a", least_cell=10)) is None

@@ -210,7 +210,7 @@ for kind, encoder in encoders.items():
         statistics = count(encoder, samples, classes)
         for head in HEADS if kind == "by class" else HEADS[:-1]:
             for criterion in ("gcv", "evidence") if wide else ("gcv",):
-                model = Model(encoder, solve(statistics, head=head, criterion=criterion))
+                model = Model.of(encoder, solve(statistics, head=head, criterion=criterion))
                 told = model.digest
                 if model.squares is not None:
                     # By LAPACK, whose last bits are the machine's: the answers must agree.

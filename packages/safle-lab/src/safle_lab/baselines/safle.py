@@ -118,7 +118,7 @@ def run(task: Task, settings: Settings) -> Result:
     encoder, cost = shared_encoder(task, settings)
     statistics, size = count_clients(task, encoder)
     solution = solve_by(settings, statistics)
-    model = Model(encoder, solution)
+    model = Model.of(encoder, solution)
     facts = {
         "statistics_bytes": size,
         "calibration_bytes": cost,

@@ -71,7 +71,7 @@ def run(task: Task, settings: Settings) -> Result:
     if bad.any():
         leaving = [task.holders[client] for client in np.flatnonzero(bad)]
         statistics = statistics - safle.count_clients(replace(task, parts=leaving), encoder)[0]
-    model = Model(encoder, safle.solve_by(settings, statistics))
+    model = Model.of(encoder, safle.solve_by(settings, statistics))
     facts = {"taken_back": int(bad.sum())}
     content = model.to_bytes()
     received = len(encoder.to_bytes()) + len(content)

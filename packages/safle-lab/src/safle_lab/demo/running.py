@@ -164,7 +164,7 @@ def _solve_under_masks(
     classes = sorted({*data.train_labels.tolist()})
     space = StatisticsSpace.of(encoder, classes, most_total_samples=len(data.train))
     total = add_privately(space, {path.stem: partial(read_statistics, path) for path in sent})
-    model = Model(encoder, solve(total, head=head))
+    model = Model.of(encoder, solve(total, head=head))
     return {f"{len(sent)} clients, under masks": model.digest}
 
 
@@ -181,7 +181,7 @@ def _sum_and_solve(
     # A split may leave clients without samples.
     sum_files(sent, total, space=encoder.space, limits=Limits(allow_empty=True))
     solution = solve(read_statistics(total), head=head)
-    model = Model(encoder, solution)
+    model = Model.of(encoder, solution)
     model.save(base.with_suffix(".safetensors"))
     assert solution.curve is not None, "ridge='auto' keeps its curve"
     return model, solution.curve

@@ -130,7 +130,7 @@ def measure_ridge(data: DataSet, cell: Cell, progress: Progress) -> Figures:
 
     def try_ridge(ridge: float | str, criterion: str = "gcv") -> tuple[float, float]:
         solution = safle.solve_by(settings, statistics, ridge=ridge, criterion=criterion)
-        return solution.ridge, task.accuracy(Model(encoder, solution))
+        return solution.ridge, task.accuracy(Model.of(encoder, solution))
 
     chosen = {name: try_ridge("auto", name) for name in ("gcv", "evidence")}
     curve = []
@@ -170,7 +170,7 @@ def measure_unlearning(data: DataSet, cell: Cell, progress: Progress) -> Figures
     recounted = count(order[cell.leaving :])
     retraining = time.perf_counter() - begin
     before, after, retrained = (
-        Model(encoder, safle.solve_by(settings, statistics))
+        Model.of(encoder, safle.solve_by(settings, statistics))
         for statistics in (everybody, remaining, recounted)
     )
     return {

@@ -160,7 +160,7 @@ def _solve_and_save(
             "tables repeated their lines (weights, copies). Choose the ridge with --ridge, by "
             "held-out samples"
         )
-    model = Model(encoder, solution)
+    model = Model.of(encoder, solution)
     model.save(output)
     if curve is not None and ridge_curve is not None:
         _write_curve(ridge_curve, curve)

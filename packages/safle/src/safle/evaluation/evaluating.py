@@ -117,7 +117,7 @@ def fit_temperature(model: Model, counts: Evaluation) -> Model:
     >>> import numpy as np, safle
     >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
     >>> features, labels = [[0.1], [0.3], [0.6], [0.9]] * 9, ["low", "low", "high", "high"] * 9
-    >>> model = safle.Model(encoder, safle.solve(safle.count(encoder, features, labels)))
+    >>> model = safle.Model.of(encoder, safle.solve(safle.count(encoder, features, labels)))
     >>> unsure = safle.evaluate(model, [[0.2], [0.2], [0.2], [0.8]], ["low", "low", "high", "high"])
     >>> safle.fit_temperature(model, unsure).temperature > model.temperature
     True

@@ -245,7 +245,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     @cached_property
     def model_(self) -> Model:
         check_is_fitted(self)
-        return Model(self.encoder_, self.solution_)
+        return Model.of(self.encoder_, self.solution_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "encoder_")

@@ -45,10 +45,7 @@ DENSE_BATCH = 1 << 22
 class Model:
     """A classifier of features: the encoder that all clients shared, and solved weights.
 
-    Parameters
-    ----------
-    encoder : the one that counted the statistics; another one is refused
-    solution : from `safle.solve`, of these statistics
+    Made by `Model.of` from what `safle.solve` gives, or read by `safle.load_model`.
 
     Attributes
     ----------
@@ -67,7 +64,7 @@ class Model:
     >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=2))
     >>> features = np.array([[0.1, 0.2], [0.9, 0.7], [0.2, 0.1], [0.8, 0.9]])
     >>> total = safle.count(encoder, features, ["low", "high", "low", "high"])
-    >>> model = safle.Model(encoder, safle.solve(total))
+    >>> model = safle.Model.of(encoder, safle.solve(total))
     >>> model.predict([[0.0, 0.3]]).tolist()
     ['low']
     >>> safle.Model.from_bytes(model.to_bytes()).digest == model.digest
@@ -89,6 +86,11 @@ class Model:
         self.promise: str = solution.promise
         self.temperature: float | None = solution.temperature
         self.sum_digest: str = solution.sum_digest
+
+    @classmethod
+    def of(cls, encoder: Encoder, solution: Solution) -> Model:
+        """The model of what `safle.solve` gave, and of the encoder that counted the statistics."""
+        return cls(encoder, solution)
 
     def __repr__(self) -> str:
         return (

@@ -43,7 +43,8 @@ def write_card(
     >>> from safle import DeclaredRange, LinearEncoder, Model, count, solve
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
     >>> total = count(encoder, [[0.1], [0.2], [0.8], [0.9]], ["low"] * 2 + ["high"] * 2)
-    >>> card = write_card(Model(encoder, solve(total)), mode="masked", figures={"accuracy": "98 %"})
+    >>> model = Model.of(encoder, solve(total))
+    >>> card = write_card(model, mode="masked", figures={"accuracy": "98 %"})
     >>> "| accuracy | 98 % |" in card
     True
     """

@@ -179,7 +179,7 @@ def _judge_held_out(encoder: Encoder, table: Table, progress: Progress) -> tuple
         statistics = count(
             encoder, features[kept], labels[kept], weights=times[kept], allow_outside=True
         )
-    model = Model(encoder, solve(statistics, progress=progress))
+    model = Model.of(encoder, solve(statistics, progress=progress))
     scores = model.score_checked(encoder.check(features[held_out]))
     right = model.classes_[scores.argmax(axis=1)] == labels[held_out]
     _, classes = np.unique(labels[held_out], return_inverse=True)
