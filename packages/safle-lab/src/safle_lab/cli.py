@@ -42,6 +42,7 @@ CLIENTS = (
 TEXTS = "Embeddings of texts, labelled with the class that each describes: for TOFA."
 OUT = "Where results go; by default NAME-results, after the features file."
 METHOD = "A Python file with a method of your own, which is run beside the others."
+DEVICE = "Where methods that use torch run: cpu, gpu, or gpu:1 for the second card."
 SETTINGS = "TOML with what differs from the defaults; a saved one repeats its run."
 
 
@@ -104,6 +105,7 @@ def demo(session: Session, /, folder: Path, clients: int, alpha: float, seed: in
 @option("--out folder", OUT, "DIR", type=FOLDER)
 @option("--method method_paths", METHOD, "FILE.py", type=FILE, multiple=True)
 @option("--settings settings_path", SETTINGS, "FILE", type=FILE)
+@option("--device", DEVICE, "NAME", default="cpu")
 def experiment(
     session: Session,
     /,
@@ -115,6 +117,7 @@ def experiment(
     folder: Path | None,
     method_paths: tuple[Path, ...],
     settings_path: Path | None,
+    device: str,
 ) -> None:
     """Run an experiment of the paper: the same features for every method.
 
@@ -152,7 +155,7 @@ def experiment(
         second_backbone = [load_digits(pooled=True)] if needs_second_backbone else []
         files = [*data, *second_backbone]
         with session.progress(chosen) as advance:
-            result = run_experiment(chosen, files, settings, target, advance)
+            result = run_experiment(chosen, files, settings, target, advance, device)
         session.text([f"{result['title']}: {result['question']}"])
         session.table(*_table(result["summary"]))
     session.text([f"results: {target}/; next: safle report {target}"])

@@ -6,6 +6,7 @@ installed, since the wheels of torch would take minutes. `make package` installs
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -81,6 +82,23 @@ def test_an_install_line_works_in_an_empty_environment(
 
 def test_a_line_that_fails_is_noticed(empty: Path, tmp_path: Path) -> None:
     """As the first line of docs/backbones.md once did: the core is on no index."""
-    done = resolve(empty, "'./packages/safle-images[export]'", tmp_path)
+    done = resolve(empty, "'./packages/safle-images[cpu,export]'", tmp_path)
     assert done.returncode == 1
     assert "No matching distribution found for safle" in done.stderr
+
+
+@pytest.mark.parametrize(("extra", "runtimes"), [("", set()), ("[cpu]", {"onnxruntime"})])
+def test_images_leave_the_choice_of_onnx_runtime(
+    empty: Path, tmp_path: Path, extra: str, runtimes: set[str]
+) -> None:
+    """Two packages share a folder: the other one would spoil what a user has.
+
+    The extra gpu is not resolved here: an index without metadata would send gigabytes.
+    """
+    line = f"./packages/safle './packages/safle-images{extra}' --report {tmp_path}/report.json"
+    done = resolve(empty, line, tmp_path)
+    assert done.returncode == 0, done.stderr
+    chosen = json.loads((tmp_path / "report.json").read_text())["install"]
+    names = {package["metadata"]["name"] for package in chosen}
+    assert {name for name in names if name.startswith("onnxruntime")} == runtimes
+    assert "onnx" in names

@@ -64,11 +64,11 @@ class Inventor:
 
     def __init__(self, task: Task, settings: Settings) -> None:
         self.settings, self.class_count = settings, task.class_count
-        self.random = torch.Generator().manual_seed(task.seed)
-        self.mean = torch.from_numpy(task.features.mean(axis=0))
-        self.deviation = torch.from_numpy(task.features.std(axis=0))
+        self.random = torch.Generator(torch.get_default_device()).manual_seed(task.seed)
+        self.mean = torch.as_tensor(task.features.mean(axis=0))
+        self.deviation = torch.as_tensor(task.features.std(axis=0))
         # Invented features stay above the data's least: features behind a rectifier are positive.
-        self.least = torch.from_numpy(task.features.min(axis=0))
+        self.least = torch.as_tensor(task.features.min(axis=0))
 
     def layers(self) -> list[torch.Tensor]:
         """A fresh generator's two layers."""

@@ -144,8 +144,8 @@ def run(task: Task, settings: Settings) -> Result:
         course.advance(trainer)
         labels, levels = correct(task, trainer, settings, dims)
         task = replace(task, labels=labels)
-        trainer.labels = torch.from_numpy(labels)
-        noise = torch.from_numpy(levels.astype(np.float32))
+        trainer.labels = torch.as_tensor(labels)
+        noise = torch.as_tensor(levels.astype(np.float32))
         trainer.memory = replace(trainer.memory, priors=log_priors(task), noise=noise)
     later_rounds = settings.rounds - settings.iterations
     fine_rounds = round(settings.fine_tuning * later_rounds)

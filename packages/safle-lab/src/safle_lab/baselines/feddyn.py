@@ -53,7 +53,7 @@ def remember_drift(done: Round, _settings: Settings, drift: Drift | None) -> Dri
         drift = Drift([zero.repeat(done.client_count, 1, 1) for zero in zeros], zeros)
     # Only chosen clients have moved: the mean over all clients moves by their share.
     weights = len(done.clients) / done.client_count * done.weights[:, None, None]
-    chosen = torch.from_numpy(done.clients)
+    chosen = torch.as_tensor(done.clients)
     moved = [local - server for local, server in zip(done.local, done.server, strict=True)]
     return Drift(
         [shift.index_add(0, chosen, -step) for shift, step in zip(drift.own, moved, strict=True)],

@@ -66,10 +66,10 @@ def distil(
     """A head trained towards ``targets``, (samples, class_count), by gradient descent."""
     generator = np.random.default_rng([seed, 5])
     head = initial(features.shape[1], targets.shape[1], hidden=settings.hidden, seed=seed)
-    inputs = torch.from_numpy(features)
-    target_rows = torch.from_numpy(targets)
+    inputs = torch.as_tensor(features)
+    target_rows = torch.as_tensor(targets)
     for _ in range(settings.distilling):
-        order = torch.from_numpy(generator.permutation(len(features)))
+        order = torch.as_tensor(generator.permutation(len(features)))
         for batch in order.split(settings.batch):
             leaves = [parameter.requires_grad_() for parameter in head]
             logs = torch.log_softmax(forward(leaves, inputs[batch].T[None])[0][0], dim=0)

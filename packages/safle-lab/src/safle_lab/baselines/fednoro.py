@@ -87,7 +87,7 @@ def log_priors(task: Task) -> torch.Tensor:
     counts = class_sums(task)
     shares = counts / counts.sum(axis=1, keepdims=True)
     logs = np.log(shares, out=np.full_like(shares, LOG_ABSENT), where=shares > 0)
-    return torch.from_numpy(logs.astype(np.float32))
+    return torch.as_tensor(logs.astype(np.float32))
 
 
 def begin(task: Task, _settings: Settings) -> Memory:
@@ -168,7 +168,7 @@ def remember(done: Round, settings: Settings, memory: Memory) -> Memory:
     memory = replace(memory, rounds=memory.rounds + 1)
     if memory.noisy is None and memory.rounds >= warm_up_rounds(settings):
         noisy = find_noisy(losses_by_class(memory.task, mean_head(done)), memory.task.seed)
-        return replace(memory, noisy=torch.from_numpy(noisy))
+        return replace(memory, noisy=torch.as_tensor(noisy))
     return memory
 
 

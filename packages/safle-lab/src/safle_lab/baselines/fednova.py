@@ -23,7 +23,7 @@ class Settings(Rounds, frozen=True):
 
 def normalised_average(done: Round, settings: Settings, _memory: None) -> list[torch.Tensor]:
     """The server's next head."""
-    steps = torch.from_numpy(done.steps).float() ** settings.strength
+    steps = torch.as_tensor(done.steps).float() ** settings.strength
     scaled = (done.weights * (done.weights @ steps) / steps)[:, None, None]
     return [
         server + (scaled * (local - server)).sum(dim=0, keepdim=True)

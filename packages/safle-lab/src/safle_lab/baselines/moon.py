@@ -47,7 +47,7 @@ def remember_heads(
         return None
     if last is None:
         last = [parameter.repeat(done.client_count, 1, 1) for parameter in done.server]
-    chosen = torch.from_numpy(done.clients)
+    chosen = torch.as_tensor(done.clients)
     pairs = zip(last, done.local, strict=True)
     return [before.index_copy(0, chosen, local) for before, local in pairs]
 

@@ -53,7 +53,7 @@ def run(task: Task, settings: Settings) -> Result:
     if settings.join == "none":
         return Result(SeparateModels(heads), content, bytes_up=0.0, bytes_down=0.0, rounds=0)
     # Every client receives all heads.
-    model = Ensemble(heads, done.weights.numpy()[order])
+    model = Ensemble(heads, done.weights.numpy(force=True)[order])
     return Result(model, content, bytes_up=len(messages[0]), bytes_down=len(content))
 
 

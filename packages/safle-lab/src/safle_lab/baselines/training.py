@@ -151,8 +151,8 @@ class Trainer:
         self.parts = task.holders
         self.sizes = np.array([len(part) for part in self.parts])
         self.chosen_count = max(1, round(participation * len(self.parts)))
-        self.features = torch.from_numpy(np.ascontiguousarray(task.features))
-        self.labels = torch.from_numpy(np.ascontiguousarray(task.labels))
+        self.features = torch.as_tensor(np.ascontiguousarray(task.features))
+        self.labels = torch.as_tensor(np.ascontiguousarray(task.labels))
         self.generator = np.random.default_rng(task.seed)
         # Kept for all steps: fresh memory would take longer than the step itself.
         self.gathered = torch.empty(len(self.parts) * settings.batch, task.feature_dim)
@@ -177,7 +177,7 @@ class Trainer:
             active_heads = [parameter[:active] for parameter in local]
             self._descend(chosen[:active], batches[:active, number], active_heads, pull)
         sizes = self.sizes[chosen]
-        weights = torch.from_numpy((sizes / sizes.sum()).astype(np.float32))
+        weights = torch.as_tensor((sizes / sizes.sum()).astype(np.float32))
         return Round(chosen, len(self.parts), weights, steps, self.server, local)
 
     def plan(self) -> tuple[Integers, Integers, Integers]:
@@ -227,8 +227,8 @@ class Trainer:
 
         ``samples`` are (active, batch); -1 only fills the batch up, and has a share of 0.
         """
-        is_sample = torch.from_numpy(samples >= 0)
-        places = torch.from_numpy(np.maximum(samples, 0))
+        is_sample = torch.as_tensor(samples >= 0)
+        places = torch.as_tensor(np.maximum(samples, 0))
         flat = places.reshape(-1)
         rows = torch.index_select(self.features, 0, flat, out=self.gathered[: len(flat)])
         inputs = rows.view(*places.shape, -1).transpose(1, 2)

@@ -30,6 +30,7 @@ from safle.basics import as_settings, atomic, neutralise, parse_toml, read_toml,
 from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS, method_named
 from safle_lab.baselines.base import Progress
+from safle_lab.baselines.heads import CPU, on_device
 from safle_lab.experiments import EXPERIMENTS
 from safle_lab.experiments.data import REAL, DataSet
 from safle_lab.experiments.measuring import MEASURES, Figures
@@ -147,8 +148,12 @@ def run_experiment(
     settings: Settings,
     folder: Path,
     progress: Progress = lambda _: None,
+    device: str = CPU,
 ) -> Row:
-    """Measure what an experiment is missing, write its results, and return them."""
+    """Measure what an experiment is missing, write its results, and return them.
+
+    ``device`` is where methods that use torch run; what was measured elsewhere is measured again.
+    """
     path = folder / f"{name}.json"
     _refuse_other_data(path, data)
     experiment: Experiment = getattr(settings, name)
@@ -163,7 +168,7 @@ def run_experiment(
         progress(reached)
 
     def measure(cell: Cell, number: int) -> Figures:
-        return measure_once(folder / "cells", cell, data[number], advance)
+        return measure_once(folder / "cells", cell, data[number], advance, device)
 
     for request in requests:
         cell = request.cell
@@ -172,7 +177,7 @@ def run_experiment(
         figures = measure(cell, request.data)
         rows.append({**request.labels, "seed": cell.seed, "settings": cell.settings, **figures})
     progress(1.0)
-    result = _describe(name, data, settings, rows)
+    result = _describe(name, data, settings, rows) | {"versions": versions(device)}
     atomic.write_text(path.with_suffix(".csv"), to_csv(rows))
     atomic.write_text(path.with_suffix(".toml"), tomli_w.dumps(result["settings"]))
     # This file is written last: where it exists, the results are complete.
@@ -191,7 +196,6 @@ def _describe(name: str, data: Sequence[DataSet], settings: Settings, rows: Sequ
         "question": experiment.question,
         "data": [data_set.facts() for data_set in data],
         "settings": {key: values[key] for key in ("federation", "tuning", "methods", name)},
-        "versions": versions(),
         "programs": {key: method.program for key, method in METHODS.items() if method.program},
         "seconds": sum(row["wall_seconds"] for row in rows),
         "summary": summarise(rows),
@@ -199,19 +203,23 @@ def _describe(name: str, data: Sequence[DataSet], settings: Settings, rows: Sequ
     }
 
 
-def measure_once(folder: Path, cell: Cell, data: DataSet, progress: Progress) -> Figures:
+def measure_once(
+    folder: Path, cell: Cell, data: DataSet, progress: Progress, device: str = CPU
+) -> Figures:
     """The figures of a cell; they are measured and kept if the folder does not have them."""
-    path = folder / f"{cell.key(data)}.json"
+    place = "" if device == CPU else "-" + device.replace(":", "")
+    path = folder / f"{cell.key(data)}{place}.json"
     if path.exists():
         return _read_figures(path)
     begin = time.perf_counter()
-    figures = MEASURES[cell.kind](data, cell, progress)
+    with on_device(device):
+        figures = MEASURES[cell.kind](data, cell, progress)
     figures["wall_seconds"] = time.perf_counter() - begin
     content = {
         "format": CELL_FORMAT,
         "cell": asdict(cell),
         "data": data.fingerprint,
-        "versions": versions(),
+        "versions": versions(device),
         "figures": figures,
     }
     atomic.make_folder(folder)
@@ -232,9 +240,9 @@ def _read_figures(path: Path) -> Figures:
     return figures
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of every package that affects the figures."""
-    numbers = {"python": platform.python_version()}
+def versions(device: str = CPU) -> dict[str, str]:
+    """Versions of Python and of every package that affects the figures, and the device."""
+    numbers = {"python": platform.python_version(), "device": device}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
             numbers[package] = version(package)
