@@ -23,7 +23,7 @@ NAMES = (
     "privacy",
     "kernels",
 )
-LONG = ("frontier", "megabytes", "private_accuracy", "tables")
+LONG = ("extraction", "frontier", "megabytes", "private_accuracy", "tables")
 """Minutes to half an hour: run by name only."""
 
 
