@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import threading
 import tracemalloc
 from pathlib import Path
@@ -16,11 +17,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flower_support.inboxes import FAULTS, MOST_PEAK, THREE_GB, watching
+from flower_support.inboxes import FAULTS, MOST_PEAK, SAFLE, THREE_GB, watching
 from flower_support.network import eventually
 from safle.errors import FederationError, WireError
 from safle.private import StatisticsSpace
 from safle_flower.airlock import Airlock, Question, Refused
+from safle_flower.watcher import Watcher
 from support.data_sets import fixed_data
 from support.private_rounds import make_parties
 from support.tables import write_table
@@ -250,6 +252,46 @@ def test_a_flood_of_questions(folders, words):
         eventually(lambda: watcher.has_answered(GOOD), explain=watcher.said)
         assert watcher.peak() < MOST_PEAK
     assert len([*folders.outbox.glob("*.refused")]) == 2000
+
+
+def test_entries_that_are_no_questions_delay_none_and_fill_no_log(folders, monkeypatch):
+    """However many there are: more than the watcher remembers would be looked at for ever."""
+    monkeypatch.setattr("safle_flower.watcher.MOST_STRANGERS", 5)
+    monkeypatch.setattr("safle_flower.watcher.MOST_REMEMBERED", 5)
+    monkeypatch.setattr("safle_flower.watcher.MOST_AT_ONCE", 4)
+    for at in range(50):
+        (folders.inbox / f"stranger-{at}").touch()
+    folders.ask(GOOD)
+    watcher = Watcher(folders)
+    met = []
+    for _ in range(30):
+        for waiting in watcher.find_waiting():
+            met.append(waiting.name)
+            watcher.refuse(waiting, "no")
+    assert met.count(GOOD.name) == 1
+    assert len(met) <= 6
+
+
+@pytest.mark.parametrize("log", ["full", "gone"])
+def test_a_log_that_cannot_be_written_ends_no_watcher(folders, words, log):
+    if log == "full" and not Path("/dev/full").exists():
+        pytest.skip("needs a device that is always full")
+    end, own_end = os.pipe()
+    os.close(end)
+    place = os.open("/dev/full", os.O_WRONLY) if log == "full" else own_end
+    (folders.inbox / "no question").mkdir()
+    folders.ask(GOOD)
+    command = [SAFLE, "airlock", folders.inbox, folders.outbox, *words[:3], "--watch"]
+    watcher = subprocess.Popen([*map(str, command)], stderr=place)
+    try:
+        eventually(folders.answer_path(GOOD).exists)
+        assert watcher.poll() is None
+        # A line that cannot be written keeps no signal from ending it, either.
+        watcher.terminate()
+        assert watcher.wait(60) == 143
+    finally:
+        watcher.kill()
+        os.close(own_end)
 
 
 def test_an_outbox_that_cannot_be_written(folders, words, tmp_path):

@@ -42,6 +42,8 @@ from safle_flower.airlock import (
 MOST_AT_ONCE = 10_000
 """Most questions of one look; the others wait for the next one."""
 MOST_REMEMBERED = 100_000
+MOST_STRANGERS = 1_000
+"""Most entries of an inbox that are no questions, and that the log names; others are passed over."""
 CHUNK_BYTES = 1 << 20
 _NAME = re.compile(f"({'|'.join(ANSWERS)})-[0-9a-f]{{32}}")
 
@@ -66,6 +68,7 @@ class Watcher:
 
     folders: Airlock
     _left_alone: dict[str, str] = field(default_factory=dict)
+    _strangers: set[str] = field(default_factory=set)
 
     def find_waiting(self) -> list[Waiting]:
         """What waits, the oldest first; `OSError` if one of the folders cannot be used."""
@@ -101,8 +104,8 @@ class Watcher:
         An `OSError` says that it could not be written; until this process ends, the question is
         left alone all the same.
         """
-        self._leave_alone(waiting.name, waiting.state)
         if _NAME.fullmatch(waiting.name):
+            self._leave_alone(waiting.name, waiting.state)
             text = f"{self._read_token(waiting)}\n{shorten(reason)}\n{waiting.state}\n"
             atomic.write_text(self.folders.refusal_path(waiting.name), text)
 
@@ -125,12 +128,12 @@ class Watcher:
             raise
 
     def _find(self, name: str, inbox: int) -> Waiting | None:
+        if not _NAME.fullmatch(name):
+            return self._meet_stranger(name)
         since, state = _read_state(name, inbox)
         if self._left_alone.get(name) == state:
             return None
         waiting = Waiting(since, name, state)
-        if not _NAME.fullmatch(name):
-            return waiting
         if os.path.lexists(self.answer_path(waiting)):
             return None
         with contextlib.suppress(OSError, WireError):
@@ -138,6 +141,13 @@ class Watcher:
                 self._leave_alone(name, state)
                 return None
         return waiting
+
+    def _meet_stranger(self, name: str) -> Waiting | None:
+        """An entry whose name is no question's, once: any number of them delays no question."""
+        if name in self._strangers or len(self._strangers) == MOST_STRANGERS:
+            return None
+        self._strangers.add(name)
+        return Waiting(0, name, "")
 
     def _leave_alone(self, name: str, state: str) -> None:
         self._left_alone[name] = state

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from io import TextIOWrapper
@@ -177,7 +178,9 @@ def _explain_usage(error: click.ClickException) -> str:
 
 
 def _fail(text: str, code: int) -> int:
-    click.echo(f"error: {printable(text)}", err=True)
+    # A full disk under the log changes no code, and a signal may come amid another line.
+    with suppress(OSError, RuntimeError, ValueError):
+        click.echo(f"error: {printable(text)}", err=True)
     return code
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -43,11 +43,11 @@ class Session:
     def note(self, text: str) -> None:
         """A remark on stderr; none with --quiet."""
         if not self.quiet:
-            _console(sys.stderr).print(printable(text), markup=False, soft_wrap=True)
+            _say(text)
 
     def warn(self, text: str) -> None:
         """A warning on stderr, with --quiet as well."""
-        _console(sys.stderr).print(printable(f"warning: {text}"), markup=False, soft_wrap=True)
+        _say(f"warning: {text}")
 
     @contextmanager
     def showing_warnings(self) -> Iterator[None]:
@@ -140,6 +140,12 @@ class Session:
 
         with bars if sys.stderr.isatty() else nullcontext():
             yield advance
+
+
+def _say(text: str) -> None:
+    """A line on stderr, if it can be written: a log on a full disk, or gone, ends no work."""
+    with suppress(OSError, RuntimeError, ValueError):
+        print(printable(text), file=sys.stderr, flush=True)
 
 
 def _console(file: TextIO) -> Console:
