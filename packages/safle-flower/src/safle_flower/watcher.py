@@ -43,7 +43,7 @@ MOST_AT_ONCE = 10_000
 """Most questions of one look; the others wait for the next one."""
 MOST_REMEMBERED = 100_000
 MOST_STRANGERS = 1_000
-"""Most entries of an inbox that are no questions, and that the log names; others are passed over."""
+"""Most entries that are no questions, and that the log names; others are passed over."""
 CHUNK_BYTES = 1 << 20
 _NAME = re.compile(f"({'|'.join(ANSWERS)})-[0-9a-f]{{32}}")
 

@@ -114,6 +114,16 @@ TRAPS = {
         "units:creatinine",
         "d.toml says",
     ),
+    "two units of one magnitude in one file": (
+        {"d": put_scale("chol", 1 / 38.67)},
+        "units:chol",
+        "d.toml says 0 to",
+    ),
+    "-1 among codes": (
+        {"c": put("smoker", -1, 8)},
+        "missing:smoker",
+        "c.toml goes down to -1",
+    ),
     "counted in tens": ({"d": scale("nodes", 10)}, "units:nodes", "d.toml says 0 to"),
     "below zero": (
         {"a": lambda frame: frame.with_columns(pl.col("creatinine") - 1)},
@@ -342,12 +352,14 @@ def test_random_parts_of_a_real_table_are_merged_without_a_word(name):
 
 
 @pytest.mark.skipif(not REAL_TABLES.is_dir(), reason="needs the tables of the benchmarks")
-def test_four_real_hospitals_differ_in_two_marks_of_missing_values():
+def test_four_real_hospitals_differ_in_marks_of_missing_values_and_below_zero():
     sites = [REAL_TABLES / "heart" / f"{name}.csv" for name in HEART]
     drafts = [draft_schema(path, label_column="num").schema for path in sites]
     findings = merge_schemas(drafts, HEART)[1]
-    assert [finding.point for finding in findings] == ["missing:chol", "missing:trestbps"]
-    assert all(" in va, far from all other" in finding.text for finding in findings)
+    chol, below, pressure = findings
+    assert (chol.point, pressure.point) == ("missing:chol", "missing:trestbps")
+    assert all(" in va, far from all other" in found.text for found in (chol, pressure))
+    assert (below.point, "switzerland goes down to -1" in below.text) == ("missing:oldpeak", True)
 
 
 HEART = ("cleveland", "hungarian", "switzerland", "va")

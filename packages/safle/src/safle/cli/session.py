@@ -145,7 +145,8 @@ class Session:
 def _say(text: str) -> None:
     """A line on stderr, if it can be written: a log on a full disk, or gone, ends no work."""
     with suppress(OSError, RuntimeError, ValueError):
-        print(printable(text), file=sys.stderr, flush=True)
+        sys.stderr.write(f"{printable(text)}\n")
+        sys.stderr.flush()
 
 
 def _console(file: TextIO) -> Console:

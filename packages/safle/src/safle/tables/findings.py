@@ -17,7 +17,6 @@ from safle.encoders.cells import numeric_marks
 from safle.encoders.features import spelling_of
 from safle.encoders.schema import RARE, Column, Schema
 from safle.errors import SettingsError
-from safle.tables.lone import is_usual_mark
 
 Drafts = Mapping[str, Schema]
 """By the names of their files."""
@@ -27,8 +26,9 @@ MOST_WIDER = 8
 """A range more than this many times wider than another is suspect: hospitals differ by less."""
 MOST_LARGER = 3
 """So is a range of which both ends are more than this many times larger."""
-SHARE_BELOW_ZERO = 0.1
-"""How far below zero a range is suspect, as a share of the width of the others' ranges."""
+SHARE_LOWER = 0.2
+"""So is a range that begins so much lower, as a share of the other's width, and at a fraction of
+the other's low: some of its values may be in a unit of larger numbers, and some not."""
 _UNIT_IN_NAME = re.compile(r"[(\[][^()\[\]]*[)\]]")
 
 
@@ -203,12 +203,18 @@ def _find_other_scales(columns: Columns, _: Drafts) -> Iterator[str]:
 
 
 def _differ_in_scale(one: Column, other: Column) -> bool:
-    """Whether two ranges do not overlap, or one is so much wider or higher than the other."""
+    """Whether two ranges do not overlap, or one is much wider or higher, or begins much lower."""
     narrow, wide = sorted([one, other], key=lambda column: column.high - column.low)
     apart = one.high < other.low or other.high < one.low
     wider = wide.high - wide.low > MOST_WIDER * (narrow.high - narrow.low)
     larger = wide.low > MOST_LARGER * narrow.low > 0 and wide.high > MOST_LARGER * narrow.high
-    return apart or wider or larger
+    lower, upper = sorted([one, other], key=lambda column: column.low)
+    gap = upper.low - lower.low
+    is_fraction = 0 <= MOST_LARGER * lower.low < upper.low
+    is_far = gap > SHARE_LOWER * (upper.high - upper.low)
+    # A lone number is a doubt of its own.
+    begins_lower = is_fraction and is_far and not lower.lone
+    return apart or wider or larger or begins_lower
 
 
 def _find_unit_of_some(columns: Columns, _: Drafts) -> Iterator[str]:
@@ -241,13 +247,10 @@ def _find_below_zero(columns: Columns, _: Drafts) -> Iterator[str]:
     (file,) = below
     low = numbers[file].low
     lowest = min(column.low for column in others)
-    width = max(column.high - column.low for column in others)
-    is_far = lowest > 0 and lowest - low > SHARE_BELOW_ZERO * width
-    if is_far or (low <= -9 and is_usual_mark(low)) or -low > width / 2:
-        yield (
-            f"{file} goes down to {low:g}, and no other file below {lowest:g}: does it stand for "
-            "a missing value?"
-        )
+    yield (
+        f"{file} goes down to {low:g}, and no other file below {lowest:g}: does it stand for a "
+        "missing value?"
+    )
 
 
 def _find_marks_within(columns: Columns, drafts: Drafts) -> Iterator[str]:
