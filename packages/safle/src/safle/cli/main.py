@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from io import TextIOWrapper
@@ -16,8 +15,7 @@ from typing import Any
 
 import rich_click as click
 
-from safle.basics.texts import printable
-from safle.cli.session import Session, examples, explain, session_options
+from safle.cli.session import Session, examples, explain, say, session_options
 
 PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Five to see first": {
@@ -178,9 +176,7 @@ def _explain_usage(error: click.ClickException) -> str:
 
 
 def _fail(text: str, code: int) -> int:
-    # A full disk under the log changes no code, and a signal may come amid another line.
-    with suppress(OSError, RuntimeError, ValueError):
-        click.echo(f"error: {printable(text)}", err=True)
+    say(f"error: {text}")
     return code
 
 

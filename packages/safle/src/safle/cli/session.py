@@ -43,11 +43,11 @@ class Session:
     def note(self, text: str) -> None:
         """A remark on stderr; none with --quiet."""
         if not self.quiet:
-            _say(text)
+            say(text)
 
     def warn(self, text: str) -> None:
         """A warning on stderr, with --quiet as well."""
-        _say(f"warning: {text}")
+        say(f"warning: {text}")
 
     @contextmanager
     def showing_warnings(self) -> Iterator[None]:
@@ -142,11 +142,10 @@ class Session:
             yield advance
 
 
-def _say(text: str) -> None:
-    """A line on stderr, if it can be written: a log on a full disk, or gone, ends no work."""
+def say(text: str) -> None:
+    """A line on stderr, if it can be written: a log on a full disk, or gone, ends nothing."""
     with suppress(OSError, RuntimeError, ValueError):
-        sys.stderr.write(f"{printable(text)}\n")
-        sys.stderr.flush()
+        click.echo(printable(text), err=True)
 
 
 def _console(file: TextIO) -> Console:

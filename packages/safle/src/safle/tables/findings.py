@@ -27,8 +27,7 @@ MOST_WIDER = 8
 MOST_LARGER = 3
 """So is a range of which both ends are more than this many times larger."""
 SHARE_LOWER = 0.2
-"""So is a range that begins so much lower, as a share of the other's width, and at a fraction of
-the other's low: some of its values may be in a unit of larger numbers, and some not."""
+"""And one that begins so much lower, as a share of a width: a part may be in another unit."""
 _UNIT_IN_NAME = re.compile(r"[(\[][^()\[\]]*[)\]]")
 
 
@@ -209,12 +208,10 @@ def _differ_in_scale(one: Column, other: Column) -> bool:
     wider = wide.high - wide.low > MOST_WIDER * (narrow.high - narrow.low)
     larger = wide.low > MOST_LARGER * narrow.low > 0 and wide.high > MOST_LARGER * narrow.high
     lower, upper = sorted([one, other], key=lambda column: column.low)
-    gap = upper.low - lower.low
     is_fraction = 0 <= MOST_LARGER * lower.low < upper.low
-    is_far = gap > SHARE_LOWER * (upper.high - upper.low)
+    is_far = upper.low - lower.low > SHARE_LOWER * (upper.high - upper.low)
     # A lone number is a doubt of its own.
-    begins_lower = is_fraction and is_far and not lower.lone
-    return apart or wider or larger or begins_lower
+    return apart or wider or larger or (is_fraction and is_far and not lower.lone)
 
 
 def _find_unit_of_some(columns: Columns, _: Drafts) -> Iterator[str]:
@@ -245,11 +242,10 @@ def _find_below_zero(columns: Columns, _: Drafts) -> Iterator[str]:
     if len(below) != 1 or not others:
         return
     (file,) = below
-    low = numbers[file].low
     lowest = min(column.low for column in others)
     yield (
-        f"{file} goes down to {low:g}, and no other file below {lowest:g}: does it stand for a "
-        "missing value?"
+        f"{file} goes down to {numbers[file].low:g}, and no other file below {lowest:g}: does "
+        "it stand for a missing value?"
     )
 
 

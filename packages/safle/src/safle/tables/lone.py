@@ -35,12 +35,8 @@ class Lone(NamedTuple):
     nearest: float
 
 
-def is_usual_mark(value: float) -> bool:
-    """Whether tables often write this number where nothing was measured.
-
-    >>> [is_usual_mark(value) for value in (-9, 0, 99.9, 998, 50)]
-    [True, True, True, True, False]
-    """
+def _is_usual_mark(value: float) -> bool:
+    """Whether tables often write this number where nothing was measured."""
     digits = f"{abs(value):.12g}".replace(".", "")
     return value in (0, -1) or _USUAL_MARK.fullmatch(digits) is not None
 
@@ -74,7 +70,7 @@ def _lone_at_low_end(
         has_codes = len(rest) < FEWEST_REST
         ends = np.quantile(np.repeat(rest, times[size:]), [0.05, 0.95])
         width = float(rest[-1] - rest[0]) if has_codes else float(ends[1] - ends[0])
-        are_usual = all(is_usual_mark(sign * float(value)) for value in ordered[:size])
+        are_usual = all(_is_usual_mark(sign * float(value)) for value in ordered[:size])
         fewest = int(times[:size].min())
         alone_below_zero = sign == 1 and ordered[size - 1] < 0 <= rest[0] and not has_codes
         often = fewest >= least
