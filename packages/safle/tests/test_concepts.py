@@ -18,7 +18,7 @@ MOST = {
     "public classes": 127,
     "packed tuples": 203,
     "isinstance on values that add up": 14,
-    "lines": 25_571,
+    "lines": 25_574,
 }
 
 

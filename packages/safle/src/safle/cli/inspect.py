@@ -20,6 +20,7 @@ from safle.model import load_model
 from safle.server import DATABASE
 from safle.site.exposure import describe_cells, find_exposure
 from safle.site.log import LOG, read_log, site_log
+from safle.statistics.cells import count_cells
 from safle.tables import open_table
 from safle.tables.sheets import SHEET_SUFFIXES, read_sheet
 from safle.wire import container
@@ -67,6 +68,8 @@ def _show_counts(session: Session, path: Path, file_type: str) -> None:
     exposure = find_exposure(value) if file_type == "statistics" else None
     if exposure is not None:
         facts["cells"] = describe_cells(exposure.cells)
+    elif file_type in ("histogram", "evaluation counts"):
+        facts["cells"] = describe_cells(count_cells(value.cells))
     session.facts(f"{path}: {file_type}", facts)
     if exposure is None:
         return
