@@ -25,9 +25,9 @@ from benchmarks import data
 from benchmarks.memory import Peak, Work, load_solver, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
-from safle import Encoder, Model, count, read_statistics, solve, sum_statistics, write_statistics
+from safle import Encoder, Model, count, solve, sum_statistics
 from safle.statistics import Accumulator
-from safle.wire import Contribution
+from safle.wire import Contribution, read, write
 from safle_lab.partitions import partition
 
 CLIENTS, QUICK_CLIENTS = (10, 100), (2, 6)
@@ -105,13 +105,13 @@ def _measure(
             {n: peak_of(prepare, paths[:n], solving, quick=settings.quick) for n in counts}
             for solving in (True, False)
         )
-        gram = sum_statistics(map(read_statistics, paths)).gram.packed.nbytes
+        gram = sum_statistics(map(read, paths)).gram.packed.nbytes
     return _figures(federated, pooled, peaks, sums, gram)
 
 
 def _multiply(samples: int, path: Path, clock: Stopwatch) -> None:
     """Beside the server's work, in the same minute: the bare product of a client's size."""
-    root = np.random.default_rng(0).standard_normal((samples, read_statistics(path).dim))
+    root = np.random.default_rng(0).standard_normal((samples, read(path).dim))
     for _ in range(PRODUCTS):
         with clock.on("products", apart=True):
             root.T @ root
@@ -187,7 +187,7 @@ def federate(
         with clock.on("count"):
             contribution = count(encoder, features, labels)
         with clock.on("write"):
-            write_statistics(path, contribution)
+            write(path, contribution)
     total = Accumulator(encoder)
     for path in paths:
         with clock.on("read and sum"):
@@ -200,14 +200,14 @@ def federate(
 def warm_up(encoder: Encoder, dataset: data.Dataset, path: Path) -> None:
     """Compile every kernel, load every library."""
     features, labels = dataset.head(40)
-    write_statistics(path, count(encoder, features, labels))
-    sum_statistics([read_statistics(path), count(encoder, features[:20], labels[:20])])
+    write(path, count(encoder, features, labels))
+    sum_statistics([read(path), count(encoder, features[:20], labels[:20])])
     load_solver()
 
 
 def prepare(paths: Sequence[Path], solving: bool) -> Work:
     """A server with its libraries loaded; the work is to sum the files, and maybe solve."""
-    first = read_statistics(paths[0])
+    first = read(paths[0])
     sum_statistics([first, first])
     if solving:
         load_solver()

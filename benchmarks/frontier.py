@@ -37,7 +37,7 @@ from safle.encoders.random_features import suits_by_class
 from safle.solver.facade import put_head
 from safle.solver.quadratic import can_square
 from safle.solver.reduction import Reduction
-from safle.wire import encode_statistics
+from safle.wire import encode
 
 CLIENTS, MOST_SAMPLES = 100, 500
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)
@@ -231,7 +231,7 @@ def _try_heads(encoder: Encoder, dataset: data.Dataset, seed: int) -> dict[str, 
         "accuracies": accuracies,
         "seconds": seconds,
         "columns": statistics.dim,
-        "megabytes": len(encode_statistics(sent)) / 1e6,
+        "megabytes": len(encode(sent)) / 1e6,
     }
 
 

@@ -36,7 +36,7 @@ from safle.private import (
 )
 from safle.private.vector import Sizes, add_masks
 from safle.statistics import Accumulator
-from safle.wire import Contribution, encode_statistics
+from safle.wire import Contribution, encode
 
 CLIENTS, QUICK_CLIENTS = (10, 100), (3, 4)
 SAMPLES, QUICK_SAMPLES = 500, 20
@@ -152,7 +152,7 @@ def _play(
     plain, private = Stopwatch(), Stopwatch()
     expected, plain_bytes = _add_plainly(encoder, counted, clients, plain)
     opened, masked_bytes = _add_privately(private_round, counted, keys, holders, private)
-    same = encode_statistics(opened) == encode_statistics(expected)
+    same = encode(opened) == encode(expected)
     if same and encoder.layout.dim <= LARGEST_PLAYED:
         models = [Model.of(encoder, solve(total)).digest for total in (expected, opened)]
         same = models[0] == models[1]
@@ -181,7 +181,7 @@ def _add_plainly(
     total, size = Accumulator(encoder), 0
     for at in range(clients):
         with clock.on("client"):
-            sent = encode_statistics(counted(at))
+            sent = encode(counted(at))
         size += len(sent)
         with clock.on("server"):
             total.add(Contribution("client", sent).open(total.space)[0])

@@ -20,7 +20,7 @@ from benchmarks.report import Bar, Disagreement, Outcome
 from benchmarks.settings import Settings
 from benchmarks.timing import race
 from safle import Encoder, Statistics, count
-from safle.wire.statistics import decode_statistics, encode_statistics
+from safle.wire import decode, encode
 
 PAPER, DEFAULT = "", "default_"
 """Prefixes of the figures' keys."""
@@ -68,7 +68,7 @@ def run(settings: Settings) -> Outcome:
 
 
 def _client(statistics: Statistics, *, repeats: int) -> _Client:
-    sent = encode_statistics(statistics)
+    sent = encode(statistics)
     triangle = _smallest(statistics)
     plain = zstandard.compress(triangle, 3)
 
@@ -78,9 +78,9 @@ def _client(statistics: Statistics, *, repeats: int) -> _Client:
             raise Disagreement("wire: what was read is not what was written")
 
     times = race(
-        ("encode", partial(encode_statistics, statistics)),
+        ("encode", partial(encode, statistics)),
         {
-            "decode": partial(decode_statistics, sent, space=statistics.space),
+            "decode": partial(decode, sent, space=statistics.space),
             "zstd": partial(zstandard.compress, triangle, 3),
         },
         same=same,

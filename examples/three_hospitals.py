@@ -26,12 +26,12 @@ def count_at(hospital: str, rows: np.ndarray, folder: Path) -> None:
     """At a hospital: its own samples become one file of counts."""
     encoder = safle.load_encoder(folder / "encoder.safetensors")
     counts = safle.count(encoder, features[rows], labels[rows])
-    safle.write_statistics(folder / f"{hospital}.stats", counts)
+    safle.write(folder / f"{hospital}.stats", counts)
 
 
 def serve(folder: Path) -> safle.Model:
     """At the server: add, solve. It never sees a sample."""
-    total = safle.sum_statistics(map(safle.read_statistics, sorted(folder.glob("*.stats"))))
+    total = safle.sum_statistics(map(safle.read, sorted(folder.glob("*.stats"))))
     return safle.Model.of(safle.load_encoder(folder / "encoder.safetensors"), safle.solve(total))
 
 

@@ -54,7 +54,7 @@ PAGES = {
         ("evaluate", "Evaluation", "fit_temperature", "Figures"),
     ),
 }
-WIRE = ("statistics", "histogram", "evaluation")
+WIRE = ("write", "read")
 ENDINGS = (
     ".stats",
     ".hist",
@@ -169,9 +169,8 @@ def _files() -> Iterator[str]:
     for ending, what in OTHERS.items():
         yield f"| | {what} | {', '.join(f'`{one}`' for one in ending.split(', '))} |"
     yield ""
-    for kind in WIRE:
-        yield from _name(f"write_{kind}")
-        yield from _name(f"read_{kind}")
+    for name in WIRE:
+        yield from _name(name)
     for title, modules in FORMATS.items():
         yield f"## {title}\n"
         for module in modules:

@@ -12,7 +12,7 @@ import safle as library
 from safle.errors import FederationError, WireError
 from safle.private import Gathering, History, Masked, StatisticsSpace
 from safle.site.log import read_log
-from safle.wire import decode_statistics
+from safle.wire import decode
 from safle_flower.airlock import Airlock, Question, Refused, command_for
 from safle_flower.airlock_cli import airlock as command
 from support.data_sets import fixed_data
@@ -93,7 +93,7 @@ def test_a_policy_refuses_and_only_its_rule_is_told(answer, airlock, table, tmp_
     # Once the site has changed its rules, the same question is answered when it comes again.
     (tmp_path / "policy.toml").write_text("least_samples = 60")
     data = answer(COUNT, table, "--policy", tmp_path / "policy.toml")
-    assert decode_statistics(data).sample_count == 60
+    assert decode(data).sample_count == 60
 
 
 def test_a_second_encoder_waits_for_a_person(answer, table):
@@ -104,7 +104,7 @@ def test_a_second_encoder_waits_for_a_person(answer, table):
     )
     with pytest.raises(Refused, match="has answered 1 questions of this kind"):
         answer(again, table)
-    assert decode_statistics(answer(again, table, "--most", 2)).fingerprint == other.fingerprint
+    assert decode(answer(again, table, "--most", 2)).fingerprint == other.fingerprint
 
 
 def test_a_key_without_a_policy_answers_private_rounds_only(answer, table, tmp_path):
@@ -153,7 +153,7 @@ def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
 
 def test_an_answer_to_another_question_is_not_sent(airlock):
     other = fixed_data("embedding", 60)
-    data = library.wire.encode_statistics(other.count())
+    data = library.wire.encode(other.count())
     airlock.ask(COUNT)
     airlock.answer_path(COUNT).write_bytes(data)
     with pytest.raises(FederationError, match="another fingerprint"):

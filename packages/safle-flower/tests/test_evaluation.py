@@ -14,9 +14,10 @@ import safle
 from flower_support.clients import node_with_airlock, serve_sites
 from safle.encoders.schema import Column, Schema
 from safle.errors import EncoderMismatch, SettingsError
+from safle.evaluation.counts import Evaluation
 from safle.server.admission import Limits
 from safle.tables import open_table
-from safle.wire import container, encode_statistics
+from safle.wire import container, encode
 from safle_flower.tasks import EvaluationTask
 from support.data_sets import fixed_data
 
@@ -66,8 +67,8 @@ def test_a_site_counts_and_tests_by_weight_and_by_its_encoders_schema(tmp_path: 
     encoder = safle.load_encoder(tmp_path / "encoder.safetensors")
     table = open_table(whole, schema=encoder.schema)
     counted = safle.count(encoder, table.features, table.labels)
-    total = safle.read_statistics(tmp_path / "results/total.stats")
-    assert encode_statistics(total) == encode_statistics(counted)
+    total = safle.read(tmp_path / "results/total.stats")
+    assert encode(total) == encode(counted)
 
 
 def test_counts_come_after_the_model_and_add_up(tmp_path: Path, nodes: Any) -> None:
@@ -76,7 +77,7 @@ def test_counts_come_after_the_model_and_add_up(tmp_path: Path, nodes: Any) -> N
     model = safle.load_model(tmp_path / "results/model.safetensors")
     data = fixed_data("linear")
     pooled = safle.evaluate(model, data.features[60:], np.asarray(data.labels)[60:])
-    assert safle.read_evaluation(tmp_path / "results/evaluation.eval") == pooled
+    assert safle.read(tmp_path / "results/evaluation.eval", Evaluation) == pooled
     page = (tmp_path / "results/evaluation.html").read_text()
     assert all(f"<th>{name}</th>" in page for name in CLIENTS)
 

@@ -25,7 +25,7 @@ from safle.private import (
 from safle.site.log import LOG, read_log
 from safle.solver import solve
 from safle.statistics import sum_statistics
-from safle.wire import encode_statistics
+from safle.wire import encode
 from safle_flower.adapter import InProcessGrid
 from safle_flower.report import Report
 from safle_flower.server import serve
@@ -91,7 +91,7 @@ def test_the_model_is_that_of_plain_contributions(federation, tmp_path, monkeypa
     run, nodes = federation
     report = play(run, nodes)
     total = expected(PARTS)
-    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
+    assert (tmp_path / "out/total.stats").read_bytes() == encode(total)
     model = Model.of(DATA.encoder, solve(total)).to_bytes()
     assert (tmp_path / "out/model.safetensors").read_bytes() == model
     assert sorted(report.accepted) == [f"client-{at:02d}" for at in range(4)]
@@ -129,7 +129,7 @@ def test_a_client_of_no_samples_is_masked_only_where_its_site_allows_it(
     assert failed == ([] if allowed else [("client-01", reason)])
     assert ("client-01" in report.accepted) == allowed
     total = expected([PARTS[0], *PARTS[2:]])
-    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
+    assert (tmp_path / "out/total.stats").read_bytes() == encode(total)
     held = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
     assert b"Mustermann" not in held
 
@@ -139,7 +139,7 @@ def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):
     nodes[1] = site(tmp_path, "client-01", "nowhere.npz")
     play(run, nodes)
     total = expected([PARTS[0], *PARTS[2:]])
-    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(total)
+    assert (tmp_path / "out/total.stats").read_bytes() == encode(total)
     # Those who are in are not asked again, and one more client would be told apart.
     nodes[1] = site(tmp_path, "client-01")
     with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1; all 2"):
@@ -201,7 +201,7 @@ def test_registered_keyholders_are_asked_though_no_contribution_is_expected_of_t
     names = ",".join(node["client"] for node in nodes[:4])
     report = play(structs.replace(run, expected=names, clients=0), nodes, RegisteredGrid)
     assert [row.client for row in report.clients if row.status == "refused"] == []
-    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(expected(PARTS))
+    assert (tmp_path / "out/total.stats").read_bytes() == encode(expected(PARTS))
 
 
 def test_sites_without_keys_are_named(federation, tmp_path):
@@ -228,4 +228,4 @@ def test_a_hospital_may_hold_keys_too(tmp_path, federation):
     ]
     report = play(run, nodes)
     assert report.total
-    assert (tmp_path / "out/total.stats").read_bytes() == encode_statistics(expected(PARTS))
+    assert (tmp_path / "out/total.stats").read_bytes() == encode(expected(PARTS))

@@ -15,10 +15,10 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 127,
-    "packed tuples": 203,
+    "public classes": 125,
+    "packed tuples": 199,
     "isinstance on values that add up": 14,
-    "lines": 25_574,
+    "lines": 25_537,
 }
 
 

@@ -52,7 +52,7 @@ def test_what_a_room_exports_is_shown_by_an_example_that_runs(name):
     [
         ("import safle", ["numpy", "scipy", "sklearn", "torch", "rich_click"]),
         (
-            "from safle import EmbeddingEncoder, count, solve, Model, write_statistics",
+            "from safle import EmbeddingEncoder, count, solve, Model, write",
             ["torch", "flwr", "onnx", "onnxruntime", "matplotlib", "sklearn", "pandas"],
         ),
     ],

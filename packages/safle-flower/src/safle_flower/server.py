@@ -22,7 +22,7 @@ from safle.server import Limits, Store
 from safle.site import LOG, write_log
 from safle.solver import solve
 from safle.statistics import Statistics
-from safle.wire import write_statistics
+from safle.wire import write
 from safle_flower.airlock import shorten
 from safle_flower.report import KEPT, Report
 from safle_flower.round import Progress, Round
@@ -58,7 +58,7 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
         report.encoder = encoder.fingerprint
         if run.round:
             statistics = _add_up_privately(grid, run, encoder, report, progress)
-            write_statistics(output / TOTAL, statistics)
+            write(output / TOTAL, statistics)
             _solve(encoder, statistics, output, run, report)
             return report
         with Store.create(run.path("store"), encoder) as store:
@@ -69,7 +69,7 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
             _gather(Round(grid, task, run, progress), store, report)
             _check_enough(store, run, report)
             statistics = task.total.snapshot()
-            write_statistics(output / TOTAL, statistics)
+            write(output / TOTAL, statistics)
             try:
                 model = _solve(encoder, statistics, output, run, report)
             except SolveError as error:

@@ -28,7 +28,7 @@ from safle.server import Limits
 from safle.site import LOG
 from safle.statistics import count
 from safle.tables import Table, open_matching
-from safle.wire import encode_statistics
+from safle.wire import encode
 from safle_flower import airlock, messages
 from safle_flower.adapter import InProcessGrid
 from safle_flower.apps import Settings, make_client_app
@@ -161,7 +161,7 @@ class _Sites:
         )
         if kind == airlock.MASK:
             return mask(self._round, self._keys[name], statistics).to_bytes()
-        return encode_statistics(statistics)
+        return encode(statistics)
 
     def _open(self, name: str, question: airlock.Question) -> bytes:
         request = Request.from_bytes(question.files[airlock.REQUEST], self._round)

@@ -14,18 +14,13 @@ from typing import Protocol
 from safle.basics import atomic
 from safle.encoders import Encoder
 from safle.errors import FederationError
-from safle.evaluation import (
-    Evaluation,
-    EvaluationReport,
-    decode_evaluation,
-    require_answers,
-    write_evaluation,
-)
+from safle.evaluation import Evaluation, EvaluationReport, require_answers
 from safle.model import Model
 from safle.private import Gathering, KeyholderAnswer, Masked, PrivateRound, Request
 from safle.server import Contribution, Limits, Store
 from safle.site import LOG
 from safle.statistics import Accumulator
+from safle.wire import decode, write
 from safle_flower import airlock
 
 log = logging.getLogger("flwr")
@@ -128,7 +123,7 @@ class EvaluationTask:
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         if client in self.sites:
             raise FederationError(f"client {client!r} has sent its counts already")
-        counts = decode_evaluation(data, admit=self._admit)
+        counts = decode(data, Evaluation, admit=self._admit)
         self._limits.check_samples(counts.sample_count)
         self.sites[client] = counts
         return counts.sample_count, ""
@@ -145,7 +140,7 @@ class EvaluationTask:
         empty = Evaluation.empty(self._model.digest, self._model.class_names)
         total = sum(sites.values(), start=empty)
         report = EvaluationReport(total, sites)
-        write_evaluation(folder / COUNTS, total)
+        write(folder / COUNTS, total)
         atomic.write_text(folder / PAGE, report.to_html())
         for title, figure in report.facts().items():
             log.info("%s: %s", title, figure)

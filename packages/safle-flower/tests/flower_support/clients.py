@@ -13,7 +13,7 @@ from safle.cli.main import run
 from safle.encoders import Encoder
 from safle.statistics import count
 from safle.tables import open_table
-from safle.wire import encode_statistics
+from safle.wire import encode
 from safle_flower import messages
 from safle_flower.adapter import InProcessGrid
 from safle_flower.airlock import COUNT, Airlock, Refused
@@ -36,7 +36,7 @@ def answer_directly(context, asked, settings):
     assert asked.kind == COUNT
     encoder = Encoder.from_bytes(asked.files["encoder.safetensors"])
     counted = count(encoder, np.asarray(table.features), table.labels)
-    return Answer(name, messages.SENT, data=encode_statistics(counted))
+    return Answer(name, messages.SENT, data=encode(counted))
 
 
 direct_app = make_client_app(answer_directly)

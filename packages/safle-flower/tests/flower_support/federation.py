@@ -14,7 +14,7 @@ from safle.server.summing import sum_files
 from safle.solver import solve
 from safle.statistics import count
 from safle.tables import open_table
-from safle.wire import read_statistics, write_statistics
+from safle.wire import read, write
 from support.data_sets import fixed_data
 from support.tables import write_table
 
@@ -53,13 +53,13 @@ class Federation:
         path = self.folder / f"{name}.stats"
         if not path.exists():
             table = open_table(self.table(name))
-            write_statistics(path, count(self.encoder, table.features, table.labels))
+            write(path, count(self.encoder, table.features, table.labels))
         return path
 
     def by_files(self, names: Sequence[str], output: Path) -> bytes:
         """The model of a federation by files of exactly these clients."""
         sum_files([self.statistics_file(name) for name in names], output / "by-files.stats")
-        statistics = read_statistics(output / "by-files.stats")
+        statistics = read(output / "by-files.stats")
         return Model.of(self.encoder, solve(statistics)).to_bytes()
 
     def pooled(self, names: Sequence[str]) -> bytes:

@@ -247,7 +247,7 @@ def attack(
     contribution gives it nothing to work with. Run it on your own file before you send it.
     """
     from safle.encoders import load_encoder
-    from safle.wire import peek_file_type, read_statistics
+    from safle.wire import peek_file_type, read
     from safle_lab.attack import attack as run_attack
 
     if output is not None and output.suffix.lower() != ".npz":
@@ -257,7 +257,7 @@ def attack(
         session.facts(f"{contribution}: attacked", {"worked out": nothing})
         return
     encoder = load_encoder(encoder_path)
-    result = run_attack(read_statistics(contribution, space=encoder.space), most_reduced=most)
+    result = run_attack(read(contribution, space=encoder.space), most_reduced=most)
     if output is not None:
         result.save(output)
     session.facts(f"{contribution}: attacked", describe_attack(result))

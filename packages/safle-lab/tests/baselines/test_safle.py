@@ -10,7 +10,7 @@ from safle.encoders.random_features import suits_by_class
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
-from safle.wire import write_statistics
+from safle.wire import write
 from safle_lab.baselines import METHODS, Task
 from safle_lab.baselines.base import predict
 from safle_lab.baselines.safle import shared_encoder
@@ -31,7 +31,7 @@ def test_safle_is_the_pipeline_and_its_bytes_are_those_of_its_files(blobs, parti
     assert result.digest == expected.digest
     sizes = []
     for part in parts:
-        write_statistics(tmp_path / "client.stats", count(encoder, features[part], labels[part]))
+        write(tmp_path / "client.stats", count(encoder, features[part], labels[part]))
         sizes.append((tmp_path / "client.stats").stat().st_size)
     assert result.facts["statistics_bytes"] == np.mean(sizes)
     assert result.bytes_up == np.mean(sizes) + result.facts["calibration_bytes"]

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from safle.encoders.schema import Schema as Schema
     from safle.errors import SafleError as SafleError
     from safle.evaluation.counts import Evaluation as Evaluation
-    from safle.evaluation.counts import read_evaluation as read_evaluation
-    from safle.evaluation.counts import write_evaluation as write_evaluation
     from safle.evaluation.evaluating import evaluate as evaluate
     from safle.evaluation.evaluating import fit_temperature as fit_temperature
     from safle.evaluation.figures import Figures as Figures
@@ -43,10 +41,8 @@ if TYPE_CHECKING:
     from safle.statistics import count as count
     from safle.statistics import sum_statistics as sum_statistics
     from safle.tables.merging import merge_schemas as merge_schemas
-    from safle.wire import read_histogram as read_histogram
-    from safle.wire import read_statistics as read_statistics
-    from safle.wire import write_histogram as write_histogram
-    from safle.wire import write_statistics as write_statistics
+    from safle.wire import read as read
+    from safle.wire import write as write
 
 # The logger "safle" is silent until a program gives it a handler.
 logging.getLogger("safle").addHandler(logging.NullHandler())

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import safle
+from safle.encoders.histogram import Histogram
+from safle.wire import read
 
 FEATURES = np.random.default_rng(0).normal(size=(40, 3))
 LABELS = np.where(FEATURES[:, 0] > 0, "ill", "well")
@@ -51,10 +53,10 @@ MIXED_UP = {
     "encoder is a Solution; expected Encoder": lambda: safle.Model.of(SOLUTION, ENCODER),
     "solution is a Statistics; expected Solution": lambda: safle.Model.of(ENCODER, STATISTICS),
     "statistics is a RandomFeatureEncoder": lambda: safle.solve(ENCODER),
-    "read_statistics": lambda: safle.solve("total.stats"),
+    "read": lambda: safle.solve("total.stats"),
     "sum_statistics": lambda: safle.solve([STATISTICS]),
-    "statistics is a Histogram": lambda: safle.write_statistics("x.stats", HISTOGRAM),
-    "statistics is a str": lambda: safle.write_statistics(STATISTICS, "x.stats"),
+    "statistics is a Histogram": lambda: safle.write("x.stats", HISTOGRAM),
+    "statistics is a str": lambda: safle.write(STATISTICS, "x.stats"),
     "contributions is a Statistics": lambda: safle.sum_statistics(STATISTICS),
     "contribution is a Histogram": lambda: safle.sum_statistics([STATISTICS, HISTOGRAM]),
     "encoder is a ndarray": lambda: safle.Accumulator(FEATURES),
@@ -76,8 +78,8 @@ def test_a_file_of_another_kind_is_a_typed_error_for_every_reader(tmp_path):
     writers = {
         safle.load_encoder: ENCODER.save,
         safle.load_model: MODEL.save,
-        safle.read_histogram: lambda path: safle.write_histogram(path, HISTOGRAM),
-        safle.read_statistics: lambda path: safle.write_statistics(path, STATISTICS),
+        safle.partial(read, value_type=Histogram): lambda path: safle.write(path, HISTOGRAM),
+        safle.read: lambda path: safle.write(path, STATISTICS),
         None: lambda path: path.write_text("age,label\n7,ill\n"),
     }
     for at, (own, write) in enumerate(writers.items()):

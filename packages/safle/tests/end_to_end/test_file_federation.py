@@ -17,7 +17,7 @@ from safle.model import Model, load_model
 from safle.solver import solve
 from safle.solver.ridge import SUPPORTED
 from safle.statistics import Statistics, count
-from safle.wire import encode_statistics, read_statistics
+from safle.wire import encode, read
 from support.command import safle
 from support.tables import write_table
 
@@ -104,7 +104,7 @@ def model_of(folder: Path, statistics: Statistics) -> bytes:
 def test_every_file_format_gives_the_librarys_count(
     counted: Run, folder: Path, data: dict[str, Any], name: str
 ) -> None:
-    expected = encode_statistics(pooled(folder, data, name))
+    expected = encode(pooled(folder, data, name))
     assert (folder / f"{name}.stats").read_bytes() == expected
 
 
@@ -112,7 +112,7 @@ def test_sum_and_model_are_those_of_pooled_data(
     solved: Run, folder: Path, data: dict[str, Any]
 ) -> None:
     whole = pooled(folder, data, "abcde")
-    assert (folder / "total.stats").read_bytes() == encode_statistics(whole)
+    assert (folder / "total.stats").read_bytes() == encode(whole)
     assert (folder / "model.safetensors").read_bytes() == model_of(folder, whole)
 
 
@@ -121,7 +121,7 @@ def test_curve_is_written_and_next_to_its_minimum_is_the_models_ridge(
 ) -> None:
     with (folder / "curve.csv").open() as file:
         rows = list(csv.DictReader(file))
-    total = read_statistics(folder / "total.stats")
+    total = read(folder / "total.stats")
     told = total.sample_count * (len(total.class_names) - 1)
     most = min(float(row["gcv"]) for row in rows) * (1 + SUPPORTED / told)
     best = max(float(row["ridge"]) for row in rows if float(row["gcv"]) <= most)

@@ -53,7 +53,7 @@ def statistics(place: Path, digits: Digits) -> Callable[[str, slice], None]:
     encoder.save(place / "encoder.safetensors")
 
     def write(path: str, part: slice) -> None:
-        safle.write_statistics(path, safle.count(encoder, features[part], labels[part]))
+        safle.write(path, safle.count(encoder, features[part], labels[part]))
 
     return write
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from safle import PublicSample, SafleClassifier, load_encoder, load_model, make_encoder
 from safle.encoders import kinds, registry
 from safle.statistics import Statistics
-from safle.wire import decode_statistics, encode_statistics
+from safle.wire import decode, encode
 from support.data_sets import data_sets, encoders
 from support.reference import phi
 from support.tables import write_table
@@ -100,7 +100,7 @@ def test_the_theorems_hold(drawn, seed):
     owner = np.random.default_rng(seed).integers(0, 3, len(drawn))
     parts = [drawn.part(owner == client).count() for client in range(3)]
     assert sum(parts, Statistics.empty(drawn.encoder.space)) == whole
-    assert decode_statistics(encode_statistics(whole)) == whole
+    assert decode(encode(whole)) == whole
 
 
 @given(encoders("toy"))

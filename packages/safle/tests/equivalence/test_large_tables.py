@@ -9,7 +9,7 @@ from safle.encoders import Bucketing, EmbeddingEncoder
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
-from safle.wire import decode_statistics, encode_statistics
+from safle.wire import decode, encode
 
 SAMPLES = 3_000
 
@@ -42,7 +42,7 @@ def test_one_table_of_65536_rows_is_a_shrunken_class_share(bucketing, features, 
     np.add.at(counts, (index, labels), 1)
     assert statistics.codes.tolist() == seen.tolist()
     assert np.array_equal(statistics.cross, counts)
-    assert decode_statistics(encode_statistics(statistics)) == statistics
+    assert decode(encode(statistics)) == statistics
     # One table: the gram is diagonal, so every row is solved by itself.
     solution = solve(statistics, ridge=2.0, head="least-squares")
     assert np.allclose(solution.weights, counts / (counts.sum(axis=1) + 2.0)[:, None], rtol=1e-12)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from safle import DeclaredRange, count, make_encoder
 from safle.encoders.histogram import Grid, Histogram
-from safle.wire import container, encode_histogram, encode_statistics
+from safle.wire import container, encode
 from support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
 
 PAGE = Path(__file__).parents[4] / "docs" / "wire-format.md"
@@ -30,7 +30,7 @@ def test_the_page_has_every_type_of_file_and_every_key_of_its_header():
     assert [int(number) for number in re.findall(r"(\d+) [a-z]", types)] == [*container.FILE_TYPES]
     named = Histogram.of(np.zeros((1, 2)), Grid([0, 0], [1, 1], names=["age", "dose"], bins=2))
     (page,) = re.findall(r"## Type 2: histogram\n(.*?)\n## ", text, re.DOTALL)
-    _, header, _ = open_container(encode_histogram(named))
+    _, header, _ = open_container(encode(named))
     assert {"sections", *re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)} == {*header}
 
 
@@ -38,7 +38,7 @@ def test_the_example_of_the_page_is_what_is_written():
     (shown,) = re.findall(r"```text\n(8953.*?)```", PAGE.read_text(), re.DOTALL)
     start, text, *rows = shown.splitlines()
     encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), "linear")
-    data = encode_statistics(count(encoder, [[0.1, 0.9], [0.8, 0.3]], ["ill", "well"]))
+    data = encode(count(encoder, [[0.1, 0.9], [0.8, 0.3]], ["ill", "well"]))
     _, header, sections = open_container(data)
     assert data[:16].hex() == "".join(start.split()[:5])
     assert data[48 : 48 + len(text)].decode() == text
@@ -51,7 +51,7 @@ def test_the_example_of_the_page_is_what_is_written():
 
 def open_container(data):
     magic, version, file_type, size = struct.unpack_from("<8sHHI", data)
-    assert (magic, version) == (b"\x89SAFLE\r\n", 3)
+    assert (magic, version) == (b"\x89SAFLE\r\n", 4)
     assert hashlib.sha256(data[:-32]).digest() == data[-32:]
     header = json.loads(data[48 : 48 + size].decode())
     at = 48 + size
@@ -69,13 +69,9 @@ def open_container(data):
     return file_type, header, sections
 
 
-def read_integers(raw, halves):
-    planes = (halves + 1) // 2
+def read_integers(raw, planes):
     count = len(raw) // planes
     unsigned = [sum(raw[p * count + i] << 8 * p for p in range(planes)) for i in range(count)]
-    if halves % 2:
-        assert all(u % 16 == 0 for u in unsigned)
-        unsigned = [u // 16 for u in unsigned]
     return [u // 2 if u % 2 == 0 else -(u + 1) // 2 for u in unsigned]
 
 
@@ -93,6 +89,7 @@ def read_statistics(data):
     S = len(codes)
     assert header["seen"] == S
     counts = read_integers(sections["counts"], planes["counts"])
+    assert header["samples"] == sum(counts)
     cross = np.array(read_integers(sections["cross"], planes["cross"]), object).reshape(S + F, K)
     borders = np.cumsum([0, *tables])
     owner = [int(np.searchsorted(borders, code, side="right")) - 1 for code in codes]
@@ -237,7 +234,7 @@ def complete_from(column, basis, dim):
 @settings(max_examples=60)
 def test_a_stranger_reads_the_same_statistics(data, times):
     statistics = repeated(data.draw(data_sets()).count(), times)
-    codes, gram, cross, counts, grams = read_statistics(encode_statistics(statistics))
+    codes, gram, cross, counts, grams = read_statistics(encode(statistics))
     assert codes == statistics.codes.tolist()
     assert counts == statistics.class_counts.tolist()
     assert cross.tolist() == statistics.cross.tolist()
@@ -248,7 +245,7 @@ def test_a_stranger_reads_the_same_statistics(data, times):
 @pytest.mark.parametrize("kind", TABLE_KINDS)
 def test_a_stranger_reads_a_client_of_many_samples(kind):
     statistics = fixed_data(kind, samples=400).count()
-    _, gram, *_ = read_statistics(encode_statistics(statistics))
+    _, gram, *_ = read_statistics(encode(statistics))
     assert gram.tolist() == statistics.gram_square().tolist()
 
 
@@ -258,7 +255,7 @@ def test_a_stranger_reads_a_client_of_few_samples(kind, samples):
     statistics = fixed_data(
         kind, samples=samples, feature_dim=10 if kind == "linear" else 6
     ).count()
-    data = encode_statistics(statistics)
+    data = encode(statistics)
     assert (open_container(data)[1]["form"] == "columns") == (2 * samples + 8 <= statistics.dim)
     assert read_statistics(data)[1].tolist() == statistics.gram_square().tolist()
 
@@ -267,7 +264,7 @@ def test_a_stranger_reads_a_client_of_few_samples(kind, samples):
 @pytest.mark.parametrize("samples", [1, 5, 40])
 def test_a_stranger_reads_grams_of_classes(kind, samples):
     statistics = fixed_data(kind, samples=samples, feature_dim=16).count()
-    data = encode_statistics(statistics)
+    data = encode(statistics)
     forms = open_container(data)[2]["class_forms"]
     few = sum(1 << k for k, n in enumerate(statistics.class_counts) if 2 * n + 8 <= 17)
     assert forms == bytes([few])
@@ -280,12 +277,12 @@ def test_a_stranger_reads_the_same_histogram():
     histogram = Histogram.of(
         np.random.default_rng(0).normal(size=(300, 3)), Grid(-1.5, 2.25, 3, bins=11)
     )
-    file_type, header, sections = open_container(encode_histogram(histogram))
+    file_type, header, sections = open_container(encode(histogram))
     low, high, bins = header["grid"]
     assert (file_type, header["features"], bins) == (2, 3, 11)
     assert (float.fromhex(low), float.fromhex(high)) == (-1.5, 2.25)
-    counts = read_integers(sections["counts"], header["planes"])
+    counts = read_integers(sections["counts"], header["planes"]["counts"])
     assert counts == histogram.counts.ravel().tolist()
     each = Histogram.of(np.zeros((1, 2)), Grid([-1.5, 0], [2.25, 64], bins=3))
-    low, high, bins = open_container(encode_histogram(each))[1]["grid"]
+    low, high, bins = open_container(encode(each))[1]["grid"]
     assert [[*map(float.fromhex, ends)] for ends in (low, high)] == [[-1.5, 0], [2.25, 64]]

@@ -22,8 +22,8 @@ from safle.errors import (
     PolicyRefused,
     WireError,
 )
-from safle.evaluation import EvaluationReport, decode_evaluation, encode_evaluation
-from safle.evaluation.counts import find_cells, shapes
+from safle.evaluation import EvaluationReport
+from safle.evaluation.counts import FORMAT, Evaluation, find_cells, shapes
 from safle.evaluation.figures import FIGURES
 from safle.evaluation.report import SIDE
 from safle.model.scores import exponential, odds, probabilities
@@ -31,8 +31,8 @@ from safle.private import EvaluationSpace, add_privately
 from safle.server.summing import sum_files
 from safle.site.policy import Policy
 from safle.site.release import Release
-from safle.wire import container
-from safle.wire.files import SectionWriter
+from safle.wire import container, decode, encode
+from safle.wire.formats import FileFormat
 
 Answered = tuple[safle.Model, np.ndarray, np.ndarray]
 
@@ -50,14 +50,12 @@ def answered(request: pytest.FixtureRequest) -> Answered:
 def test_sites_add_up_to_the_bytes_of_the_pooled_count(answered: Answered, tmp_path: Path) -> None:
     model, features, labels = answered
     for at, part in enumerate((slice(0, 50), slice(50, 51), slice(51, None))):
-        safle.write_evaluation(
-            tmp_path / f"{at}.eval", safle.evaluate(model, features[part], labels[part])
-        )
+        safle.write(tmp_path / f"{at}.eval", safle.evaluate(model, features[part], labels[part]))
     summed = sum_files([tmp_path], tmp_path / "total.eval")
     pooled = safle.evaluate(model, features, labels)
-    assert (tmp_path / "total.eval").read_bytes() == encode_evaluation(pooled)
+    assert (tmp_path / "total.eval").read_bytes() == encode(pooled)
     assert summed.samples == len(labels)
-    assert safle.read_evaluation(tmp_path / "total.eval") == pooled
+    assert safle.read(tmp_path / "total.eval", Evaluation) == pooled
 
 
 def test_figures_are_those_of_single_scores(answered: Answered) -> None:
@@ -141,37 +139,34 @@ def test_what_no_answers_could_give_is_refused(answered: Answered) -> None:
             with pytest.raises(InvariantError):
                 replace(counts, **{name: forged})
             with pytest.raises(WireError):
-                decode_evaluation(_written(counts, **{name: forged}))
+                decode(_written(counts, **{name: forged}), Evaluation)
     with pytest.raises(WireError, match="digest"):
-        decode_evaluation(_written(counts, model="x"))
+        decode(_written(counts, model="x"), Evaluation)
     with pytest.raises(WireError):
-        decode_evaluation(_written(counts, class_names=("b", "a")))
+        decode(_written(counts, class_names=("b", "a")), Evaluation)
 
 
 @pytest.mark.parametrize("classes", ["ab", {"a": 0, "b": 0}, None])
 def test_counts_have_no_second_text(classes: Any) -> None:
     # It would be a second identity, by which the same counts are added twice.
     counts = safle.Evaluation.empty("0" * 64, ["a", "b"])
-    opened = container.from_bytes(encode_evaluation(counts), file_type=container.EVALUATION)
+    opened = container.from_bytes(encode(counts), file_type=container.EVALUATION)
     sections = {name: opened.section(name, raw) for name, (_, raw) in opened.frames.items()}
     pairs = {"planes": [[*pair] for pair in opened.header["planes"].items()]}
     header = opened.header | (pairs if classes is None else {"classes": classes})
     with pytest.raises(WireError, match="the header: "):
-        decode_evaluation(container.to_bytes(container.EVALUATION, header, sections))
+        decode(container.to_bytes(container.EVALUATION, header, sections), Evaluation)
 
 
 def _written(counts: safle.Evaluation, **lies: Any) -> bytes:
     """A file, sealed and all, that tells lies."""
     told = {**vars(counts), **lies}
-    sections = SectionWriter()
-    for name in ("confusion", "scores", "confidence"):
-        sections.write(name, told[name])
-    header = {
-        "model": told["model"],
-        "classes": [*told["class_names"]],
-        "planes": sections.planes,
-    }
-    return container.to_bytes(container.EVALUATION, header, sections.raw)
+    names = "confusion", "scores", "confidence"
+    fields = {"model": told["model"], "classes": [*told["class_names"]]}
+    liar = FileFormat(
+        FORMAT.number, lambda _: (fields, {n: told[n] for n in names}), FORMAT.restore
+    )
+    return liar.encode(counts)
 
 
 def test_odds_keep_what_probabilities_lose() -> None:

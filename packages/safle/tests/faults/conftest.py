@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,19 +11,14 @@ import pytest
 from safle.encoders import LinearEncoder
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.histogram import Grid, Histogram
-from safle.evaluation import decode_evaluation, encode_evaluation, evaluate
+from safle.evaluation import evaluate
+from safle.evaluation.counts import Evaluation
 from safle.model import Model
 from safle.publishing import plan_noise, publish
 from safle.solver import solve
 from safle.statistics import count
-from safle.wire import (
-    decode_histogram,
-    decode_noisy,
-    decode_statistics,
-    encode_histogram,
-    encode_noisy,
-    encode_statistics,
-)
+from safle.statistics.noisy import NoisyStatistics
+from safle.wire import decode, encode
 from support.data_sets import KINDS, fixed_data
 
 
@@ -35,15 +31,13 @@ def files():
     noisy = publish(total, plan, [0, 1], draw=lambda size, scale: np.full(size, int(scale)))
     evaluation = evaluate(Model.of(encoder, solve(total)), features, labels)
     return {
-        **{
-            kind: (encode_statistics(fixed_data(kind).count()), decode_statistics) for kind in KINDS
-        },
+        **{kind: (encode(fixed_data(kind).count()), decode) for kind in KINDS},
         "histogram": (
-            encode_histogram(Histogram.of(features, Grid(-2, 2, 3, bins=10))),
-            decode_histogram,
+            encode(Histogram.of(features, Grid(-2, 2, 3, bins=10))),
+            partial(decode, value_type=Histogram),
         ),
-        "noisy": (encode_noisy(noisy), decode_noisy),
-        "evaluation": (encode_evaluation(evaluation), decode_evaluation),
+        "noisy": (encode(noisy), partial(decode, value_type=NoisyStatistics)),
+        "evaluation": (encode(evaluation), partial(decode, value_type=Evaluation)),
     }
 
 

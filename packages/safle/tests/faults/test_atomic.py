@@ -13,7 +13,7 @@ from safle.basics import atomic
 from safle.encoders.histogram import Grid, Histogram
 from safle.model import Model
 from safle.solver import solve
-from safle.wire import write_histogram, write_statistics
+from safle.wire import write
 from support.data_sets import fixed_data
 
 
@@ -27,8 +27,8 @@ def writers():
     return {
         "bytes": lambda path: atomic.write_bytes(path, b"new" * 1000),
         "text": lambda path: atomic.write_text(path, "néw" * 1000),
-        "statistics": lambda path: write_statistics(path, statistics),
-        "histogram": lambda path: write_histogram(path, histogram),
+        "statistics": lambda path: write(path, statistics),
+        "histogram": lambda path: write(path, histogram),
         "encoder": data.encoder.save,
         "model": model.save,
     }
@@ -39,12 +39,12 @@ def files_in(folder):
 
 
 def test_a_new_file_replaces_the_old_one_and_leaves_nothing_else(writers, tmp_path):
-    for name, write in writers.items():
+    for name, save in writers.items():
         path = tmp_path / name
-        write(path)
+        save(path)
         fresh = path.read_bytes()
         path.write_bytes(b"old")
-        write(path)
+        save(path)
         assert path.read_bytes() == fresh
     assert files_in(tmp_path) == sorted(writers)
 
@@ -85,9 +85,9 @@ def test_a_full_disk_at_any_step_leaves_the_old_file(writers, tmp_path, monkeypa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, step, full)
-    for name, write in writers.items():
+    for name, save in writers.items():
         with pytest.raises(OSError, match="No space left") as caught:
-            write(tmp_path / name)
+            save(tmp_path / name)
         assert caught.value.filename == str(tmp_path / name)
     monkeypatch.undo()
     assert files_in(tmp_path) == sorted(writers)
@@ -95,6 +95,6 @@ def test_a_full_disk_at_any_step_leaves_the_old_file(writers, tmp_path, monkeypa
 
 
 def test_a_folder_that_is_not_there_is_named(writers, tmp_path):
-    for write in writers.values():
+    for save in writers.values():
         with pytest.raises(FileNotFoundError, match="nowhere"):
-            write(tmp_path / "nowhere" / "file")
+            save(tmp_path / "nowhere" / "file")

@@ -20,7 +20,7 @@ from safle.model import Model, load_model
 from safle.server.summing import sum_files
 from safle.solver import solve
 from safle.statistics import count
-from safle.wire import read_statistics, write_statistics
+from safle.wire import read, write
 from support.command import safle
 from support.tables import write_table
 
@@ -45,11 +45,11 @@ def folder(digits: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempP
     other.save(place / "other.safetensors")
     write_tables(place, features, labels)
     for name, part in {"a": slice(0, 300), "b": slice(300, 600)}.items():
-        write_statistics(place / f"{name}.stats", count(encoder, features[part], labels[part]))
-    write_statistics(place / "foreign.stats", count(other, features[:9], labels[:9]))
-    write_statistics(place / "stranger.stats", count(encoder, features[::-3], labels[::-3]))
+        write(place / f"{name}.stats", count(encoder, features[part], labels[part]))
+    write(place / "foreign.stats", count(other, features[:9], labels[:9]))
+    write(place / "stranger.stats", count(encoder, features[::-3], labels[::-3]))
     sum_files([place / "a.stats", place / "b.stats"], place / "total.stats")
-    total = read_statistics(place / "total.stats")
+    total = read(place / "total.stats")
     Model.of(encoder, solve(total, ridge=10.0)).save(place / "model.safetensors")
     damaged = bytearray((place / "a.stats").read_bytes())
     damaged[len(damaged) // 2] ^= 1

@@ -11,7 +11,7 @@ from safle.errors import InvariantError, WireError
 from safle.statistics import Accumulator
 from safle.statistics.factor import Factor
 from safle.statistics.invariants import Bounds
-from safle.wire import Contribution, decode_statistics, encode_statistics
+from safle.wire import Contribution, decode, encode
 from support.data_sets import KINDS, fixed_data
 from support.forging import Forgery
 from support.reference import phi
@@ -24,7 +24,7 @@ def data(request):
 
 @pytest.fixture
 def forged(data):
-    made = Forgery.of(encode_statistics(data.count()))
+    made = Forgery.of(encode(data.count()))
     assert made.header["form"] == "columns"
     return made
 
@@ -33,12 +33,12 @@ def refused(data, lie, match=None):
     """Neither decoded nor added; what was there before stays, to the byte."""
     total = Accumulator(data.encoder)
     total.add(data.count())
-    before = encode_statistics(total.snapshot())
+    before = encode(total.snapshot())
     with pytest.raises((WireError, InvariantError), match=match):
         total.add(Contribution("liar", lie).open(total.space)[0])
-    assert encode_statistics(total.snapshot()) == before
+    assert encode(total.snapshot()) == before
     with pytest.raises(WireError, match=match):
-        decode_statistics(lie, space=data.encoder.space)
+        decode(lie, space=data.encoder.space)
 
 
 def traded(data):
@@ -76,7 +76,7 @@ def test_one_other_number_is_refused_or_of_other_samples(data, forged):
         sums[generator.integers(len(sums))] += generator.choice([-1, 1, 40])
         lie = forged.put("sums", sums).to_bytes()
         try:
-            accepted = decode_statistics(lie, space=data.encoder.space)
+            accepted = decode(lie, space=data.encoder.space)
         except WireError:
             refused(data, lie)
         else:
@@ -104,7 +104,7 @@ def test_dependent_columns_and_huge_numbers_are_refused(data, forged):
 
 def test_a_whole_gram_of_few_samples_is_refused(data, monkeypatch):
     monkeypatch.setattr("safle.wire.grams.choose", lambda *_: None)
-    whole = encode_statistics(data.count())
+    whole = encode(data.count())
     monkeypatch.undo()
     assert b'"form":"whole"' in whole
     refused(data, whole, "form that the format prescribes")
@@ -112,7 +112,7 @@ def test_a_whole_gram_of_few_samples_is_refused(data, monkeypatch):
 
 def test_columns_of_many_samples_are_refused():
     data = fixed_data("linear", samples=200)
-    forged = Forgery.of(encode_statistics(data.count()))
+    forged = Forgery.of(encode(data.count()))
     forged.header["form"] = "columns"
     refused(data, forged.to_bytes(), "expected the whole gram")
 
@@ -120,15 +120,15 @@ def test_columns_of_many_samples_are_refused():
 def test_what_is_almost_dependent_falls_back_to_the_whole_gram(monkeypatch):
     data = fixed_data("linear", samples=6, feature_dim=24)
     monkeypatch.setattr("safle.wire.grams.TOLERANCE", 0.0)
-    whole = encode_statistics(data.count())
+    whole = encode(data.count())
     assert b'"form":"whole"' in whole
-    assert decode_statistics(whole, space=data.encoder.space) == data.count()
+    assert decode(whole, space=data.encoder.space) == data.count()
 
 
 def test_a_failure_in_the_last_tile_takes_all_others_back(monkeypatch):
     monkeypatch.setattr("safle.statistics.factor.TILE", 3)
     data = fixed_data("random-features", samples=6, feature_dim=24)
-    forged = Forgery.of(encode_statistics(data.count()))
+    forged = Forgery.of(encode(data.count()))
     sums = forged.numbers("sums")
     sums[-1] += 1
     refused(data, forged.put("sums", sums).to_bytes())

@@ -17,20 +17,14 @@ import pytest
 from safle.encoders.calibration import DeclaredRange
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, InvariantError, SafleError, WireError
-from safle.evaluation import decode_evaluation, encode_evaluation, evaluate
+from safle.evaluation import evaluate
+from safle.evaluation.counts import Evaluation
 from safle.model import Model
 from safle.publishing import plan_noise, publish
 from safle.solver import solve
 from safle.statistics import Accumulator, Statistics, count
-from safle.wire import (
-    Contribution,
-    decode_histogram,
-    decode_noisy,
-    decode_statistics,
-    encode_histogram,
-    encode_noisy,
-    encode_statistics,
-)
+from safle.statistics.noisy import NoisyStatistics
+from safle.wire import Contribution, decode, encode
 from safle.wire.grams import has_few_samples
 from support.data_sets import BY_CLASS, KINDS, fixed_data, publishable_encoder, suiting_features
 from support.forged_sums import (
@@ -147,7 +141,7 @@ def test_the_bases_are_possible_and_of_both_forms_and_the_oracle_knows_what_is_n
     for _, true in true_statistics(kind, 1):
         generator = np.random.default_rng(2)
         assert impossible(true) == []
-        forms.add(b'"form":"columns"' in encode_statistics(true))
+        forms.add(b'"form":"columns"' in encode(true))
         class_forms |= {has_few_samples(part) for part in true.by_class}
         for mutation in (break_parity, scale_counts, scale_gram):
             sums = Sums.of(true)
@@ -172,7 +166,7 @@ def break_class(generator, sums):
 def accepted(encoder, data):
     """The statistics, or None if they are refused as they should be."""
     try:
-        return decode_statistics(data, space=encoder.space)
+        return decode(data, space=encoder.space)
     except (WireError, EncoderMismatch):
         return None
 
@@ -196,7 +190,7 @@ def test_whatever_is_accepted_could_be_sums_of_samples(kind, seed, files):
         if found is not None:
             taken += 1
             assert impossible(found) == []
-            assert encode_statistics(found) == data
+            assert encode(found) == data
         if number % 16 == 0:
             check_adding(encoder, data, found)
     # Some are other true files: classes merged, everything twice. Most cannot be.
@@ -224,7 +218,7 @@ def test_a_forged_file_takes_no_more_memory_than_a_true_one(kind):
         # Of few samples and of many, as many as make the gram travel whole.
         many = suiting_features(encoder.feature_dim, true.dim, generator)
         whole = count(encoder, many, np.arange(true.dim) % 3)
-        files = [encode_statistics(statistics) for statistics in (true, whole)]
+        files = [encode(statistics) for statistics in (true, whole)]
         most[encoder] = max(peak(encoder, data) for data in files)
     for encoder, data in forgeries(generator, bases, 150):
         assert peak(encoder, data) <= 1.5 * most[encoder]
@@ -256,13 +250,18 @@ def other_file(name):
     if name == "histogram":
         features = np.random.default_rng(0).normal(size=(30, 3))
         value = Histogram.of(features, Grid(-2, 2, 3, bins=6))
-        return value, decode_histogram, encode_histogram, impossible_histogram
+        return value, partial(decode, value_type=Histogram), encode, impossible_histogram
     if name == "evaluation":
         data = fixed_data("linear", 50)
         value = evaluate(Model.of(data.encoder, solve(data.count())), data.features, data.labels)
-        return value, decode_evaluation, encode_evaluation, impossible_evaluation
+        return value, partial(decode, value_type=Evaluation), encode, impossible_evaluation
     encoder, value = published(name, 3)
-    return value, partial(decode_noisy, space=encoder.space), encode_noisy, impossible_noisy
+    return (
+        value,
+        partial(partial(decode, value_type=NoisyStatistics), space=encoder.space),
+        encode,
+        impossible_noisy,
+    )
 
 
 @pytest.mark.parametrize("name", ["histogram", "evaluation", *KINDS])
@@ -282,7 +281,7 @@ def test_whatever_else_is_accepted_has_one_text_and_is_possible(name, files):
         taken += 1
         assert not wrong_with(found)
         assert write(found) == data
-        if write is encode_noisy and taken % 8 == 1:
+        if write is encode and taken % 8 == 1:
             # Whatever the noise is said to be: a model of finite weights, or a typed error.
             with suppress(SafleError):
                 assert np.isfinite(solve(found).weights).all()
@@ -299,10 +298,8 @@ def test_whatever_size_a_file_claims_reading_takes_what_it_may(kind):
     """Peak memory within 1.5 times the limit, whatever header and sections say."""
     generator = np.random.default_rng(6)
     _, release = published(kind, 4)
-    files = [(decode_noisy, Forgery.of(encode_noisy(release)))]
-    files += [
-        (decode_statistics, Forgery.of(encode_statistics(s))) for _, s in true_statistics(kind, 2)
-    ]
+    files = [(partial(decode, value_type=NoisyStatistics), Forgery.of(encode(release)))]
+    files += [(decode, Forgery.of(encode(s))) for _, s in true_statistics(kind, 2)]
     for _ in range(300):
         read, base = files[generator.integers(len(files))]
         forged = base.copy()

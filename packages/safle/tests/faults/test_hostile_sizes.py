@@ -16,14 +16,9 @@ from safle.encoders import LinearEncoder
 from safle.encoders.codes import Block, CodeSpace, Layout
 from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, NotEnoughMemory, SettingsError, WireError
-from safle.evaluation import Evaluation, decode_evaluation, encode_evaluation
+from safle.evaluation import Evaluation
 from safle.statistics import Accumulator, Statistics, count
-from safle.wire import (
-    decode_histogram,
-    decode_statistics,
-    encode_histogram,
-    encode_statistics,
-)
+from safle.wire import decode, encode
 from safle.wire.statistics import bytes_of_gram
 from support.data_sets import fixed_encoder
 from support.forging import Forgery, at_most, peak_of
@@ -35,9 +30,9 @@ def wide(columns, samples=0):
     """A true file of so many columns: of no samples, or of one whose features are all zero."""
     encoder = LinearEncoder(np.zeros(columns - 1), np.ones(columns - 1))
     if samples:
-        return encode_statistics(count(encoder, np.zeros((1, columns - 1)), ["a"]))
+        return encode(count(encoder, np.zeros((1, columns - 1)), ["a"]))
     # The file of few columns, which takes no memory to make, with another layout.
-    forged = Forgery.of(encode_statistics(Statistics.empty(fixed_encoder("linear").space)))
+    forged = Forgery.of(encode(Statistics.empty(fixed_encoder("linear").space)))
     forged.header["layout"] = encoder.layout.to_json()
     return forged.to_bytes()
 
@@ -48,20 +43,20 @@ def test_a_small_file_of_many_columns_is_refused_unless_the_caller_allows_more(
 ):
     data = wide(3_000, samples)
     assert len(data) < 600
-    assert decode_statistics(data).dim == 3_000
+    assert decode(data).dim == 3_000
     monkeypatch.setenv("SAFLE_MOST_MEMORY", "10 MB")
     with pytest.raises(WireError, match=r"takes [\d.]+ MB; the limit is 10.0 MB.*MOST_MEMORY="):
-        decode_statistics(data)
-    assert decode_statistics(data, limit=10**9).dim == 3_000
+        decode(data)
+    assert decode(data, limit=10**9).dim == 3_000
     monkeypatch.setenv("SAFLE_MOST_MEMORY", "0.5GB")
-    assert decode_statistics(data).dim == 3_000
+    assert decode(data).dim == 3_000
 
 
 def test_the_limit_is_two_gigabytes_and_said_in_words():
     assert most_memory() == MOST_MEMORY == 2**31
     # Of 540 bytes: 3.6 GB, when nobody refused it.
     with pytest.raises(WireError, match=r"takes [\d.]+ GB; the limit is 2.1 GB"):
-        decode_statistics(wide(26_000))
+        decode(wide(26_000))
 
 
 def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder():
@@ -69,30 +64,30 @@ def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder():
     assert len(data) < 3_500
     started = time.process_time()
     with at_most(1_000_000), pytest.raises(EncoderMismatch, match="another layout"):
-        decode_statistics(data, space=fixed_encoder("linear").space)
+        decode(data, space=fixed_encoder("linear").space)
     layout = LinearEncoder(np.zeros(13_999), np.ones(13_999)).layout
     said = bytes_of_gram(layout, 0, 0, form="whole")
     with at_most(5_000_000), pytest.raises(WireError, match="the limit is"):
-        decode_statistics(data, limit=said - 1)
-    assert peak_of(lambda: decode_statistics(data)) <= said
+        decode(data, limit=said - 1)
+    assert peak_of(lambda: decode(data)) <= said
     assert time.process_time() - started < 5
 
 
 def test_a_histogram_that_takes_more_than_the_limit_is_refused():
     grid = Grid(0, 1, feature_dim=2, bins=50_000)
-    data = encode_histogram(Histogram.of(np.zeros((1, 2)), grid))
+    data = encode(Histogram.of(np.zeros((1, 2)), grid))
     assert len(data) < 1_000
-    assert decode_histogram(data, limit=5_000_000).sample_count == 1
+    assert decode(data, Histogram, limit=5_000_000).sample_count == 1
     with at_most(1_000_000), pytest.raises(WireError, match=r"4.8 MB; the limit is 4.0 MB"):
-        decode_histogram(data, limit=4_000_000)
+        decode(data, Histogram, limit=4_000_000)
 
 
 def test_evaluation_counts_that_take_more_than_the_limit_are_refused():
-    data = encode_evaluation(Evaluation.empty("0" * 64, [*range(100)]))
+    data = encode(Evaluation.empty("0" * 64, [*range(100)]))
     assert len(data) < 2_000
-    assert decode_evaluation(data, limit=4_000_000).sample_count == 0
+    assert decode(data, Evaluation, limit=4_000_000).sample_count == 0
     with at_most(1_000_000), pytest.raises(WireError, match=r"3.5 MB; the limit is 3.0 MB"):
-        decode_evaluation(data, limit=3_000_000)
+        decode(data, Evaluation, limit=3_000_000)
 
 
 @pytest.mark.parametrize("text", ["", "8 apples", "-1", "1e9", "9" * 40])

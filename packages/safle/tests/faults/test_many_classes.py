@@ -10,7 +10,7 @@ from safle.server.admission import Limits
 from safle.server.store import Store
 from safle.server.summing import sum_files
 from safle.statistics import Accumulator, Statistics, count
-from safle.wire import encode_statistics
+from safle.wire import encode
 from safle.wire.contribution import Contribution
 from support.data_sets import fixed_encoder
 
@@ -23,7 +23,7 @@ def of_classes(encoder, names):
 
 def test_classes_beyond_the_limit_are_refused_before_decompression(tmp_path, monkeypatch):
     encoder = fixed_encoder("linear by class", 2)
-    data = encode_statistics(of_classes(encoder, [*range(30)]))
+    data = encode(of_classes(encoder, [*range(30)]))
     (tmp_path / "many.stats").write_bytes(data)
 
     def decompress(*_arguments):

@@ -14,7 +14,8 @@ from safle.errors import EncoderMismatch, SafleError, WireError
 from safle.publishing.noise import plan_noise, publish
 from safle.server.store import Contribution, Store
 from safle.statistics.free_sums import FreeSums
-from safle.wire import container, decode_noisy, decode_statistics, encode_noisy, encode_statistics
+from safle.statistics.noisy import NoisyStatistics
+from safle.wire import container, decode, encode
 from support.data_sets import KINDS, publishable_encoder
 from support.forging import Forgery
 
@@ -41,10 +42,10 @@ def published():
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_hold_all_of_it(kind):
     encoder, _, noisy = published_by(kind)
-    data = encode_noisy(noisy)
-    read = decode_noisy(data, space=encoder.space)
+    data = encode(noisy)
+    read = decode(data, NoisyStatistics, space=encoder.space)
     assert read == noisy
-    assert encode_noisy(read) == data
+    assert encode(read) == data
     assert read.privacy.calibration == "public"
     assert Model.of(encoder, solve(read)).digest == Model.of(encoder, solve(noisy)).digest
 
@@ -52,20 +53,20 @@ def test_files_hold_all_of_it(kind):
 def test_noisy_statistics_are_not_taken_for_others(published, tmp_path):
     encoder, total, noisy = published
     with pytest.raises(WireError, match="noisy statistics file; expected statistics"):
-        decode_statistics(encode_noisy(noisy))
+        decode(encode(noisy))
     with pytest.raises(WireError, match="statistics file; expected noisy statistics"):
-        decode_noisy(encode_statistics(total))
+        decode(encode(total), NoisyStatistics)
     with Store.create(tmp_path / "store", encoder) as store:
         with pytest.raises(WireError, match="noisy"):
-            store.add(Contribution("a", encode_noisy(noisy)))
+            store.add(Contribution("a", encode(noisy)))
         assert not store.members
     other = LinearEncoder.publishable(CALIBRATION, norm_clip=2)
     with pytest.raises(EncoderMismatch):
-        decode_noisy(encode_noisy(noisy), space=other.space)
+        decode(encode(noisy), NoisyStatistics, space=other.space)
 
 
 def test_another_promise_is_another_digest(published):
-    data = encode_noisy(published[2])
+    data = encode(published[2])
     forged = Forgery.of(data)
     forged.header["privacy"]["epsilon"] = 0.5
     assert container.declared_digest(forged.to_bytes()) != container.declared_digest(data)
@@ -78,11 +79,11 @@ def test_whatever_the_numbers_of_a_promise_are_errors_are_ours(published):
     """Noise of scale 1e308 once ended in OverflowError, when its ridge was worked out."""
     encoder, _, noisy = published
     for name, value in product(NUMBERS, [1e308, 1e200, 1e22, 5e-324, 10**18, 10**400, True]):
-        forged = Forgery.of(encode_noisy(noisy))
+        forged = Forgery.of(encode(noisy))
         forged.header["privacy"][name] = value
         with suppress(SafleError):
-            read = decode_noisy(forged.to_bytes())
-            assert encode_noisy(read) == forged.to_bytes()
+            read = decode(forged.to_bytes(), NoisyStatistics)
+            assert encode(read) == forged.to_bytes()
             Model.of(encoder, solve(read)).to_bytes()
 
 
@@ -99,10 +100,10 @@ def test_sums_that_would_wrap_are_refused(published):
 def test_a_layout_too_large_to_read_is_refused_first():
     encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=300))
     plan = plan_noise(encoder.layout, 1, 1e-5)
-    data = encode_noisy(publish(Statistics.empty(encoder.space), plan, ["a"], draw=draw))
-    assert decode_noisy(data, limit=10**7).dim == 301
+    data = encode(publish(Statistics.empty(encoder.space), plan, ["a"], draw=draw))
+    assert decode(data, NoisyStatistics, limit=10**7).dim == 301
     with pytest.raises(WireError, match=r"301 rows takes 1.5 MB; the limit is 1.0 MB"):
-        decode_noisy(data, limit=10**6)
+        decode(data, NoisyStatistics, limit=10**6)
 
 
 def test_a_model_whose_promise_is_none_is_refused(published):

@@ -26,7 +26,8 @@ from safle.private import (
     answer_request,
 )
 from safle.private.keys import SignedHead
-from safle.wire import container, decode_noisy, encode_noisy
+from safle.statistics.noisy import NoisyStatistics
+from safle.wire import container, decode, encode
 from support.data_sets import fixed_data
 from support.forging import change, peak_of
 from support.private_rounds import answers_of, make_parties, new_history
@@ -240,7 +241,7 @@ def check_histogram(histogram):
 
 
 def check_noisy(statistics):
-    read = decode_noisy(encode_noisy(statistics))
+    read = decode(encode(statistics), NoisyStatistics)
     assert read == statistics
     with contextlib.suppress(SafleError):
         assert np.isfinite(solve(read).weights).all()

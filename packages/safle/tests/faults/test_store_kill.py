@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from safle.server.store import Store
-from safle.wire import encode_statistics
+from safle.wire import encode
 from safle.wire.contribution import Contribution
 from support.data_sets import fixed_data
 
@@ -22,10 +22,10 @@ from itertools import count
 from pathlib import Path
 from safle.wire.contribution import Contribution
 from safle.server.store import Store
-from safle.wire import decode_statistics
+from safle.wire import decode
 folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 data = (folder / "new.stats").read_bytes()
-decode_statistics(data)
+decode(data)
 MODULES = ("store", "folder", "admission")
 OURS = ("/basics/atomic.py", "/basics/sealed.py", *(f"/server/{name}.py" for name in MODULES))
 
@@ -78,9 +78,7 @@ def killed(tmp_path_factory):
     """``killed(action)``: a store for every line at which the action was killed, the last whole."""
     folder = tmp_path_factory.mktemp("killed")
     data = fixed_data("embedding", 40)
-    parts = [
-        encode_statistics(data.part(slice(a, b)).count()) for a, b in pairwise([0, 10, 20, 40])
-    ]
+    parts = [encode(data.part(slice(a, b)).count()) for a, b in pairwise([0, 10, 20, 40])]
     (folder / "new.stats").write_bytes(parts[2])
     with Store.create(folder / "template", data.encoder) as store:
         store.add(Contribution("a", parts[0]))
@@ -146,7 +144,7 @@ def test_killed_while_making_a_store_it_can_be_made_again(killed):
             if "new" not in store.members:
                 store.add(Contribution("new", parts[2]))
             assert store.problems() == []
-            assert encode_statistics(store.total().snapshot()) == parts[2]
+            assert encode(store.total().snapshot()) == parts[2]
 
 
 CROWD = """
@@ -177,7 +175,7 @@ for number in range(12):
 def test_many_processes_that_make_and_fill_one_store_lose_nothing(tmp_path):
     data = fixed_data("embedding", 20)
     data.encoder.save(tmp_path / "encoder.safetensors")
-    (tmp_path / "new.stats").write_bytes(encode_statistics(data.count()))
+    (tmp_path / "new.stats").write_bytes(encode(data.count()))
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", CROWD, tmp_path, str(who)], stdout=subprocess.PIPE, text=True

@@ -3,49 +3,46 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle.encoders.histogram import Histogram
 from safle.errors import WireError
-from safle.evaluation import read_evaluation
-from safle.wire import (
-    decode_histogram,
-    decode_statistics,
-    read_histogram,
-    read_noisy,
-    read_statistics,
-)
+from safle.evaluation.counts import Evaluation
+from safle.statistics.noisy import NoisyStatistics
+from safle.wire import decode, read
 from safle.wire.container import VERSION
 from support.forging import Forgery, at_most, refuse, sealed
 
 
 @given(data=st.data())
 def test_any_flipped_bit_is_found(files, data):
-    encoded, decode = files[data.draw(st.sampled_from(sorted(files)))]
+    encoded, opening = files[data.draw(st.sampled_from(sorted(files)))]
     damaged = bytearray(encoded)
     damaged[data.draw(st.integers(0, len(encoded) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(WireError):
-        decode(bytes(damaged))
+        opening(bytes(damaged))
 
 
 @given(data=st.data())
 def test_any_truncation_or_extension_is_found(files, data):
-    encoded, decode = files[data.draw(st.sampled_from(sorted(files)))]
+    encoded, opening = files[data.draw(st.sampled_from(sorted(files)))]
     cut = data.draw(st.integers(0, len(encoded) - 1))
     more = data.draw(st.binary(min_size=1, max_size=40))
     for damaged in (encoded[:cut], encoded[cut + 1 :], encoded + more, more + encoded):
         with pytest.raises(WireError):
-            decode(damaged)
+            opening(damaged)
 
 
 @given(content=st.binary(max_size=300))
 def test_foreign_files_are_refused(content):
-    for decode in (decode_statistics, decode_histogram):
+    for opening in (decode, partial(decode, value_type=Histogram)):
         with pytest.raises(WireError, match="not a safle file"):
-            decode(content)
+            opening(content)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +56,12 @@ def test_foreign_files_are_refused(content):
 )
 def test_a_prefix_that_lies_is_refused(files, at, lie, said):
     """Version, type, the header's size, and four bytes of the digest."""
-    for encoded, decode in files.values():
+    for encoded, opening in files.values():
         body = bytearray(encoded[:-32])
         size = 2 if at < 12 else 4
         body[at : at + size] = lie.to_bytes(size, "little")
         with at_most(1_000_000), pytest.raises(WireError, match=said):
-            decode(sealed(bytes(body)))
+            opening(sealed(bytes(body)))
 
 
 @pytest.mark.parametrize(
@@ -95,15 +92,15 @@ def test_a_prefix_that_lies_is_refused(files, at, lie, said):
     ],
 )
 def test_a_header_that_is_not_one_is_refused(files, text):
-    for encoded, decode in files.values():
+    for encoded, opening in files.values():
         forged = Forgery.of(encoded)
         forged.text = text
         with at_most(20_000_000), pytest.raises(WireError):
-            decode(forged.to_bytes())
+            opening(forged.to_bytes())
 
 
 def test_a_header_has_one_text(files):
-    for encoded, decode in files.values():
+    for encoded, opening in files.values():
         forged = Forgery.of(encoded)
         size = int.from_bytes(encoded[12:16], "little")
         header = json.loads(encoded[48 : 48 + size])
@@ -115,16 +112,20 @@ def test_a_header_has_one_text(files):
         ):
             forged.text = text
             with pytest.raises(WireError):
-                decode(forged.to_bytes())
+                opening(forged.to_bytes())
 
 
 def test_errors_begin_with_the_files_name(files, tmp_path):
-    readers = {"histogram": read_histogram, "noisy": read_noisy, "evaluation": read_evaluation}
+    readers = {
+        "histogram": partial(read, value_type=Histogram),
+        "noisy": partial(read, value_type=NoisyStatistics),
+        "evaluation": partial(read, value_type=Evaluation),
+    }
     for name, (encoded, _) in files.items():
         path = tmp_path / f"{name}.safle"
         path.write_bytes(encoded[:-1])
         with pytest.raises(WireError, match=name + r"\.safle"):
-            readers.get(name, read_statistics)(path)
+            readers.get(name, read)(path)
 
 
 def zeros(size):
@@ -138,9 +139,9 @@ def test_a_small_file_of_a_gigabyte_is_refused_before_it_is_decompressed(files):
     size = 1 << 30
     frame = zeros(size)
     assert len(frame) < 200_000
-    for encoded, decode in files.values():
+    for encoded, opening in files.values():
         for name in [*Forgery.of(encoded).sections, "other"]:
             forged = Forgery.of(encoded)
             forged.sections[name] = b""
             forged.frames, forged.raw_sizes = {name: frame}, {name: size}
-            refuse(forged.to_bytes(), read=decode)
+            refuse(forged.to_bytes(), read=opening)

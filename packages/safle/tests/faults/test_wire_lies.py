@@ -11,7 +11,7 @@ from safle.errors import EncoderMismatch, WireError
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import Statistics
-from safle.wire import decode_statistics, encode_statistics
+from safle.wire import decode, encode
 from support.data_sets import KINDS, fixed_data, repeated
 from support.forging import Forgery, refuse
 
@@ -68,14 +68,14 @@ def test_every_header_field_must_make_sense(lying):
 def test_planes_must_be_the_fewest_that_hold_the_values(lying):
     forged, refused = lying
     true = forged.copy()
-    arrays = true.sections if isinstance(true.header["planes"], int) else true.header["planes"]
+    arrays = true.header["planes"]
     for name in arrays:
         for more in (1, 2):
             forged.put(name, true.numbers(name), true.planes(name) + more)
             refused()
         forged.put(name, true.numbers(name))
         if arrays is not true.sections:
-            for lie in (0, 17, 2**60, true.planes(name) - 1, *NONSENSE):
+            for lie in (0, 9, 2**60, true.planes(name) - 1, *NONSENSE):
                 forged.header["planes"][name] = lie
                 refused()
             forged.header["planes"][name] = true.planes(name)
@@ -192,7 +192,7 @@ def test_a_header_that_lies_is_refused(files, name, place, lie):
 
 def test_the_bitmap_must_not_go_beyond_the_last_code():
     data = fixed_data("embedding", buckets=1, feature_dim=3, group_size=1)
-    forged = Forgery.of(encode_statistics(data.count()))
+    forged = Forgery.of(encode(data.count()))
     bitmap = forged.sections["codes"]
     assert len(bitmap) == 1
     for lie in (bitmap[0] ^ 0x81, bitmap[0] | 0x80):
@@ -204,20 +204,20 @@ def test_the_bitmap_must_not_go_beyond_the_last_code():
 def test_a_layout_has_one_text(one):
     """In Python 1 equals true and 1.0: one contribution would have two digests."""
     data = fixed_data("linear")
-    forged = Forgery.of(encode_statistics(data.count()))
+    forged = Forgery.of(encode(data.count()))
     assert forged.header["layout"][1]["name"] == "linear"
     assert "columns" not in forged.header["layout"][1]
     forged.header["layout"][1]["columns"] = one
     with pytest.raises((WireError, EncoderMismatch), match="layout"):
-        decode_statistics(forged.to_bytes(), space=data.encoder.space)
+        decode(forged.to_bytes(), space=data.encoder.space)
 
 
 def test_a_layout_that_is_not_the_encoders_is_refused_when_used():
     data = fixed_data("linear")
     true = data.count()
-    forged = Forgery.of(encode_statistics(Statistics.empty(fixed_data("embedding").encoder.space)))
+    forged = Forgery.of(encode(Statistics.empty(fixed_data("embedding").encoder.space)))
     forged.header["fingerprint"] = true.fingerprint
-    lie = decode_statistics(forged.to_bytes())
+    lie = decode(forged.to_bytes())
     for use in (lambda: true + lie, lambda: lie + true, lambda: true - lie):
         with pytest.raises(EncoderMismatch, match="layout"):
             use()
@@ -230,7 +230,7 @@ def test_a_layout_that_is_not_the_encoders_is_refused_when_used():
 @pytest.mark.parametrize("samples", [6, 200])
 def test_impossible_class_sums_are_refused_before_products_are_decompressed(samples):
     statistics = fixed_data("linear", samples=samples, feature_dim=24).count()
-    forged = Forgery.of(encode_statistics(statistics))
+    forged = Forgery.of(encode(statistics))
     *_, last = forged.sections
     forged.frames[last] = b"cannot be decompressed"
     cross = forged.numbers("cross")
@@ -239,7 +239,7 @@ def test_impossible_class_sums_are_refused_before_products_are_decompressed(samp
 
 
 def test_counts_that_cancel_out_are_not_those_of_no_samples():
-    forged = Forgery.of(encode_statistics(fixed_data("linear").count()))
+    forged = Forgery.of(encode(fixed_data("linear").count()))
     del forged.sections["products"]
     del forged.header["planes"]["products"]
     refuse(forged.put("counts", [7, -7, 0]).to_bytes(), "a listed class has no samples")
@@ -248,10 +248,10 @@ def test_counts_that_cancel_out_are_not_those_of_no_samples():
 def test_entries_do_not_wrap_around_at_the_largest_counts():
     statistics = fixed_data("embedding", buckets=1, feature_dim=2, group_size=1).count()
     large = repeated(statistics, statistics.layout.most_samples // statistics.sample_count)
-    forged = Forgery.of(encode_statistics(large))
+    forged = Forgery.of(encode(large))
     for value in range(2**31 - 600, 2**31 + 600, 7):
         with pytest.raises(WireError):
-            decode_statistics(forged.put("products", [value]).to_bytes())
+            decode(forged.put("products", [value]).to_bytes())
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from safle.encoders import make_encoder
 from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, count
-from safle.wire import container, decode_statistics, encode_statistics
+from safle.wire import container, decode, encode
 from safle.wire.grams import class_bytes, has_few_samples, held_bytes, working_bytes
-from safle.wire.statistics import STATISTICS, bytes_of_gram, bytes_of_margins
+from safle.wire.statistics import FORMAT, bytes_of_gram, bytes_of_margins
 from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder, suiting_features
 from support.forging import Forgery, at_most, peak_of
 
@@ -45,8 +45,8 @@ def test_reading_takes_what_was_checked_and_not_more(kind, samples, repeats):
     encoder = make_encoder(FixedCalibration(100), kind)
     features = suiting_features(100, samples // repeats, np.random.default_rng(0))
     statistics = count(encoder, np.repeat(features, repeats, axis=0), np.arange(samples) % 7)
-    data = encode_statistics(statistics)
-    peak = peak_of_second(lambda: decode_statistics(data, space=encoder.space))
+    data = encode(statistics)
+    peak = peak_of_second(lambda: decode(data, space=encoder.space))
     # Kernels and LAPACK work in arrays of ours; a few small ones come on top.
     assert peak <= said_of(statistics, data) + MILLION / 2
     assert said_of(statistics, data) <= 4 * peak + 2**24
@@ -59,11 +59,11 @@ def test_a_whole_gram_of_few_samples_is_refused_within_what_was_checked(kind, mo
     statistics = count(encoder, features, np.arange(40) % 7)
     with monkeypatch.context() as patch:
         patch.setattr("safle.wire.grams.choose", lambda *_: None)
-        data = encode_statistics(statistics)
+        data = encode(statistics)
 
     def read():
         with pytest.raises(WireError, match="form that the format prescribes"):
-            decode_statistics(data, space=encoder.space)
+            decode(data, space=encoder.space)
 
     assert b'"form":"whole"' in data
     assert peak_of_second(read) <= said_of(statistics, data) + MILLION
@@ -75,11 +75,11 @@ def test_what_takes_more_than_the_limit_is_refused_before_it_is_taken(kind):
     for samples in (40, 920):
         features = suiting_features(100, samples, np.random.default_rng(0))
         statistics = count(encoder, features, np.arange(samples) % 7)
-        data = encode_statistics(statistics)
+        data = encode(statistics)
         said = said_of(statistics, data)
-        assert decode_statistics(data, limit=said) == statistics
+        assert decode(data, limit=said) == statistics
         with at_most(said // 2 + MILLION), pytest.raises(WireError, match="the limit is"):
-            decode_statistics(data, limit=said - 1)
+            decode(data, limit=said - 1)
 
 
 @pytest.mark.parametrize("samples", [60, 900])
@@ -87,7 +87,7 @@ def test_grams_of_classes_take_what_was_checked_and_not_more(samples, monkeypatc
     encoder = make_encoder(FixedCalibration(100), "linear", by_class=True)
     features = suiting_features(100, samples, np.random.default_rng(0))
     statistics = count(encoder, features, np.arange(samples) % 60)
-    data, checked, held = encode_statistics(statistics), [], []
+    data, checked, held = encode(statistics), [], []
 
     def note(parts, values):
         checked.append(class_bytes(parts, values))
@@ -98,7 +98,7 @@ def test_grams_of_classes_take_what_was_checked_and_not_more(samples, monkeypatc
         return held[-1]
 
     def read(limit=None):
-        found, _ = STATISTICS.open(data, space=encoder.space, limit=limit, multiply_out=False)
+        found, _ = FORMAT.open(data, space=encoder.space, limit=limit, multiply_out=False)
         Accumulator(encoder).add(found)
 
     monkeypatch.setattr("safle.wire.grams.class_bytes", note)
@@ -116,7 +116,7 @@ def test_grams_of_classes_take_what_was_checked_and_not_more(samples, monkeypatc
 
 
 def test_layouts_are_compared_before_anything_is_decompressed(monkeypatch):
-    forged = Forgery.of(encode_statistics(fixed_data("linear").count()))
+    forged = Forgery.of(encode(fixed_data("linear").count()))
     forged.header["layout"][0]["low"] += 1
 
     def decompress(*_arguments):
@@ -124,23 +124,23 @@ def test_layouts_are_compared_before_anything_is_decompressed(monkeypatch):
 
     monkeypatch.setattr("zstandard.ZstdDecompressor", decompress)
     with at_most(MILLION), pytest.raises(EncoderMismatch, match="another layout"):
-        decode_statistics(forged.to_bytes(), space=fixed_encoder("linear").space)
+        decode(forged.to_bytes(), space=fixed_encoder("linear").space)
 
 
 def test_a_header_of_16_megabytes_is_not_read():
-    forged = Forgery.of(encode_statistics(fixed_data("linear").count()))
+    forged = Forgery.of(encode(fixed_data("linear").count()))
     forged.header["classes"] = ["x" * 15 + str(number) for number in range(800_000)]
     data = forged.to_bytes()
     assert len(data) > 16 * MILLION
     with at_most(MILLION), pytest.raises(WireError, match="header claims"):
-        decode_statistics(data)
+        decode(data)
 
 
 def test_the_largest_header_is_read_in_little_memory():
-    forged = Forgery.of(encode_statistics(fixed_data("linear").count()))
+    forged = Forgery.of(encode(fixed_data("linear").count()))
     for lie in ([[]] * 300_000, [*range(150_000)], {str(n): n for n in range(70_000)}):
         forged.header["classes"] = lie
         data = forged.to_bytes()
         assert 900_000 < len(data) < 1_100_000
         with at_most(80 * MILLION), pytest.raises(WireError):
-            decode_statistics(data)
+            decode(data)

@@ -24,12 +24,12 @@ from safle import (
     fit_temperature,
     load_model,
     make_encoder,
-    write_evaluation,
 )
 from safle.errors import InvalidInput, WireError
 from safle.model import Model
 from safle.publishing.noise import plan_noise, publish
 from safle.solver import solve
+from safle.wire import write
 from support import command
 
 BINS = 15
@@ -129,7 +129,7 @@ def test_priors_that_cannot_be_meant_are_refused(digits: Any, tmp_path: Path) ->
     with pytest.raises(InvalidInput, match="no priors"):
         solve(counted, head="least-squares", priors="uniform")
     encoder.save(tmp_path / "encoder.safetensors")
-    safle.write_statistics(tmp_path / "total.stats", counted)
+    safle.write(tmp_path / "total.stats", counted)
     (tmp_path / "priors.csv").write_text("".join(f"{name},{name + 1}\n" for name in range(10)))
     (tmp_path / "bad.csv").write_text("0;1\n")
     solving = ("solve", "total.stats", "--encoder", "encoder.safetensors", "-o", "model")
@@ -153,7 +153,7 @@ def test_counts_fit_the_temperature_of_the_quadratic_head(
     sites = []
     for at, part in enumerate(parts):
         sites.append(str(tmp_path / f"{at}.eval"))
-        write_evaluation(sites[-1], evaluate(model, features[part], labels[part]))
+        write(sites[-1], evaluate(model, features[part], labels[part]))
     files = [str(tmp_path / name) for name in ("model.safetensors", "fitted.safetensors")]
     assert "divided by the temperature" in safle(
         "fit-temperature", files[0], *sites, "-o", files[1]

@@ -31,7 +31,7 @@ from safle.site.log import read_log
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
 from safle.statistics.noisy import NoisyStatistics, Privacy
-from safle.wire import encode_noisy, write_statistics
+from safle.wire import encode, write
 from support.data_sets import KINDS, data_sets, fixed_encoder
 from support.layouts import constant, dense
 from support.tables import write_table
@@ -212,7 +212,7 @@ def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):
         assert ("epsilon 2, delta 1e-05" in shown) == said
         written = json.loads((tmp_path / "f.json").read_text())
         assert written.get("privacy") == ("epsilon 2, delta 1e-05" if said else None)
-    (tmp_path / "noisy.stats").write_bytes(encode_noisy(noisy))
+    (tmp_path / "noisy.stats").write_bytes(encode(noisy))
     card = tmp_path / "card.md"
     safle("card", tmp_path / "noisy", "--sum", tmp_path / "noisy.stats", "-o", card)
     assert f"About {noisy.sample_count:,} samples. Sites: not stated" in card.read_text()
@@ -224,7 +224,7 @@ def test_publishing_keeps_to_the_site_s_policy(total, safle, tmp_path, monkeypat
     (tmp_path / "policy.toml").write_text("most_epsilon = 2.0\n")
     encoder, exact, _ = total
     encoder.save("encoder.safetensors")
-    write_statistics("total.stats", exact)
+    write("total.stats", exact)
     promised = ("--delta", 1e-5, "--classes", "ill,well", "--calibration", "declared")
     asked = ("publish", "total.stats", *promised, "--policy", "policy.toml", "-o", "noisy.stats")
     refused = safle(*asked, "--epsilon", 3, code=1)
@@ -251,7 +251,7 @@ def test_noisy_sums_are_not_taken_for_copies(safle, tmp_path):
     noisy = publish(exact, plan_noise(exact.layout, 2, DELTA), ["ill", "well"], draw=seeded(1))
     assert solve(noisy).curve.suspects_copies(noisy.sample_count)
     encoder.save(tmp_path / "encoder.safetensors")
-    (tmp_path / "noisy.stats").write_bytes(encode_noisy(noisy))
+    (tmp_path / "noisy.stats").write_bytes(encode(noisy))
     named = ("--encoder", tmp_path / "encoder.safetensors", "-o", tmp_path / "model.safetensors")
     assert "far too small" not in safle("solve", tmp_path / "noisy.stats", *named)
 

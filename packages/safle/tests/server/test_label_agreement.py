@@ -7,7 +7,7 @@ import pytest
 
 from safle import DeclaredRange, load_encoder, make_encoder
 from safle.tables import open_table
-from safle.wire import read_statistics
+from safle.wire import read
 
 ROWS = "a,b,label\n1,2,{0}\n3,1,{1}\n2,2,{0}\n"
 
@@ -31,7 +31,7 @@ def test_sums_and_stores_show_classes_and_warn_of_near_duplicates(safle, tmp_pat
         count(safle, tmp_path, name, encoder_path, *labels)[0]
         for name, labels in {"one": (" ill", "well "), "two": ("Ill", "well")}.items()
     ]
-    assert read_statistics(files[0]).class_names == ("ill", "well")
+    assert read(files[0]).class_names == ("ill", "well")
     said = [
         safle("sum", *files, "-o", tmp_path / "total.stats"),
         safle("store", "add", tmp_path / "store", *files, "--encoder", encoder_path),

@@ -29,7 +29,7 @@ from safle.server.folder import DATABASE, FORMAT
 from safle.server.store import Store
 from safle.site.log import read_log
 from safle.statistics import Accumulator, Statistics, count
-from safle.wire import encode_statistics
+from safle.wire import encode
 from safle.wire.contribution import Contribution
 from support.data_sets import fixed_data, repeated
 
@@ -43,7 +43,7 @@ def data():
 def parts(data):
     """Contributions of four clients, as bytes; the last has no samples."""
     borders = [0, 10, 30, 60, 60]
-    return [encode_statistics(data.part(slice(a, b)).count()) for a, b in pairwise(borders)]
+    return [encode(data.part(slice(a, b)).count()) for a, b in pairwise(borders)]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def store(data, tmp_path):
 
 
 def total_bytes(store: Store) -> bytes:
-    return encode_statistics(store.total().snapshot())
+    return encode(store.total().snapshot())
 
 
 def test_the_sum_is_the_pooled_count_whatever_came_and_went(data, parts, store, tmp_path):
@@ -63,9 +63,9 @@ def test_the_sum_is_the_pooled_count_whatever_came_and_went(data, parts, store, 
         store.add(Contribution(name, part))
     store.remove("b")
     store.add(Contribution("b again", parts[1]))
-    assert total_bytes(store) == encode_statistics(data.count())
+    assert total_bytes(store) == encode(data.count())
     store.remove("a")
-    left = encode_statistics(data.part(slice(10, 60)).count())
+    left = encode(data.part(slice(10, 60)).count())
     assert total_bytes(store) == left
     store.close()
     again = Store.open(tmp_path / "store")
@@ -79,7 +79,7 @@ def test_adding_keeps_the_very_bytes_and_adds_to_a_total(parts, store):
     total = store.total()
     member = store.add(Contribution("a", parts[0]), total=total)
     assert (member.client, member.bytes) == ("a", len(parts[0]))
-    assert encode_statistics(total.snapshot()) == parts[0]
+    assert encode(total.snapshot()) == parts[0]
     (path,) = (store.folder / "contributions").iterdir()
     assert path.read_bytes() == parts[0]
     assert path.stem == store.members["a"].digest
@@ -131,10 +131,10 @@ def test_a_client_contributes_once(parts, store):
     first = store.add(Contribution("a", parts[0]), total=total)
     # The same again is there already: nothing is added, to the sum neither.
     assert store.add(Contribution("a", parts[0]), total=total) == first
-    assert encode_statistics(total.snapshot()) == parts[0]
+    assert encode(total.snapshot()) == parts[0]
     with pytest.raises(DuplicateContribution, match="another contribution"):
         store.add(Contribution("a", parts[1]), total=total)
-    assert encode_statistics(total.snapshot()) == parts[0]
+    assert encode(total.snapshot()) == parts[0]
     assert [*store.members] == ["a"]
 
 
@@ -161,13 +161,13 @@ def test_what_does_not_belong_is_refused_and_nothing_is_kept(data, parts, store)
     lying = replace(other.count(), space=CodeSpace(data.encoder.fingerprint, other.encoder.layout))
     words = count(data.encoder, data.features[:5], np.array(list("abcde")))
     wrong = {
-        "other encoder": encode_statistics(other.count()),
-        "other layout": encode_statistics(lying),
-        "words among numbers": encode_statistics(words),
+        "other encoder": encode(other.count()),
+        "other layout": encode(lying),
+        "words among numbers": encode(words),
         "cut off": parts[1][:-1],
         "damaged": parts[1][:100] + b"\0" + parts[1][101:],
         "nothing": b"",
-        "impossible": encode_statistics(forged)[::-1],
+        "impossible": encode(forged)[::-1],
     }
     for name, content in wrong.items():
         with pytest.raises(SafleError):
@@ -202,7 +202,7 @@ def test_more_samples_than_the_integers_count_are_refused(data, parts, store):
     most = data.encoder.layout.most_samples
     many = repeated(data.part(slice(0, 10)).count(), most // 10)
     store.declare(Limits(most_samples=most))
-    store.add(Contribution("many", encode_statistics(many)))
+    store.add(Contribution("many", encode(many)))
     with pytest.raises(SafleError, match="exceed"):
         store.add(Contribution("one too many", parts[1]))
     assert [*store.members] == ["many"]
@@ -437,7 +437,7 @@ def test_with_declared_classes_the_first_comer_cannot_shut_out_the_rest(data, pa
     store.declare(limits)
     words = count(data.encoder, data.features[:5], np.array(list("abcde")))
     with pytest.raises(LimitExceeded, match="class 'a'"):
-        store.add(Contribution("first", encode_statistics(words)))
+        store.add(Contribution("first", encode(words)))
     store.add(Contribution("a", parts[0]))
     store.close()
     again = Store.open(store.folder)
@@ -446,7 +446,7 @@ def test_with_declared_classes_the_first_comer_cannot_shut_out_the_rest(data, pa
 
 
 def test_without_a_declared_type_the_error_says_how_to_declare_it(data, parts, store):
-    words = encode_statistics(count(data.encoder, data.features[:5], np.array(list("abcde"))))
+    words = encode(count(data.encoder, data.features[:5], np.array(list("abcde"))))
     store.add(Contribution("words", words))
     with pytest.raises(LimitExceeded, match="class_type"):
         store.add(Contribution("a", parts[0]))
@@ -461,10 +461,10 @@ def test_the_number_of_classes_is_limited_over_all_clients(data, store):
     store.declare(Limits(most_classes=4))
     for name, labels in {"a": [1, 2, 3], "b": [3, 4, 4]}.items():
         part = count(data.encoder, data.features[:3], np.array(labels))
-        store.add(Contribution(name, encode_statistics(part)))
+        store.add(Contribution(name, encode(part)))
     part = count(data.encoder, data.features[3:4], np.array([5]))
     with pytest.raises(LimitExceeded, match="5 classes in all"):
-        store.add(Contribution("c", encode_statistics(part)))
+        store.add(Contribution("c", encode(part)))
 
 
 @pytest.mark.parametrize(

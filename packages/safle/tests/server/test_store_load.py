@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 from safle.wire.contribution import Contribution
 from safle.server.store import Store
-from safle.wire import encode_statistics
+from safle.wire import encode
 from support.data_sets import fixed_data
 data = fixed_data("embedding", 50_000)
 opened, lines, written, memory = [], [], [], []
@@ -40,7 +40,7 @@ sys.addaudithook(hook)
 process = psutil.Process()
 with Store.create(sys.argv[1], data.encoder) as store:
     for number in range(1000):
-        sent = encode_statistics(data.part(slice(50 * number, 50 * number + 50)).count())
+        sent = encode(data.part(slice(50 * number, 50 * number + 50)).count())
         contribution = Contribution(f"client {number:04}", sent)
         opening = executed = 0
         sys.settrace(trace)

@@ -24,13 +24,7 @@ from safle.errors import (
 from safle.server import summing
 from safle.server.admission import Limits
 from safle.server.summing import sum_files
-from safle.wire import (
-    container,
-    encode_statistics,
-    read_statistics,
-    write_histogram,
-    write_statistics,
-)
+from safle.wire import container, encode, read, write
 from support.data_sets import fixed_data, fixed_encoder
 
 CLIENTS = 12
@@ -42,14 +36,14 @@ def folder(tmp_path: Path) -> Path:
     data = fixed_data()
     parts = {"a": slice(0, 40), "b": slice(40, 90), "c": slice(90, None), "empty": slice(0, 0)}
     for name, part in parts.items():
-        write_statistics(tmp_path / name, data.part(part).count())
-    write_statistics(tmp_path / "other", fixed_data("linear").count())
+        write(tmp_path / name, data.part(part).count())
+    write(tmp_path / "other", fixed_data("linear").count())
     return tmp_path
 
 
 @pytest.fixture
 def pooled() -> bytes:
-    return encode_statistics(fixed_data().count())
+    return encode(fixed_data().count())
 
 
 @pytest.fixture
@@ -59,7 +53,7 @@ def clients(tmp_path: Path) -> Path:
     inside.mkdir()
     for client in range(CLIENTS):
         part = data.part(slice(client, None, CLIENTS))
-        write_statistics(inside / f"{client:02}.stats", part.count())
+        write(inside / f"{client:02}.stats", part.count())
     return inside
 
 
@@ -96,8 +90,8 @@ def test_an_earlier_sum_is_not_added_up_however_it_is_named(clients: Path, named
 def test_what_is_taken_from_a_sum_was_never_in_it(folder: Path) -> None:
     sum_files([folder / name for name in "abc"], folder / "total")
     sum_files([folder / "a", folder / "c"], folder / "never")
-    total, part = (read_statistics(folder / name) for name in ("total", "b"))
-    assert encode_statistics(total - part) == (folder / "never").read_bytes()
+    total, part = (read(folder / name) for name in ("total", "b"))
+    assert encode(total - part) == (folder / "never").read_bytes()
 
 
 def test_duplicates_only_if_allowed_and_empty_clients_any_number(folder: Path) -> None:
@@ -160,8 +154,8 @@ def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((30, 4))
     grid = Grid(0, 1, 4, bins=16)
     for name, part in {"a": values[:10], "b": values[10:], "whole": values}.items():
-        write_histogram(tmp_path / name, Histogram.of(part, grid))
-    write_histogram(tmp_path / "other", Histogram.of(values, Grid(0, 2, 4, bins=16)))
+        write(tmp_path / name, Histogram.of(part, grid))
+    write(tmp_path / "other", Histogram.of(values, Grid(0, 2, 4, bins=16)))
     summed = sum_files([tmp_path / "b", tmp_path / "a"], tmp_path / "total")
     assert (tmp_path / "total").read_bytes() == (tmp_path / "whole").read_bytes()
     assert (summed.file_type, summed.samples) == ("histogram", 30)

@@ -11,7 +11,7 @@ from safle.errors import InvalidInput
 from safle.site.exposure import find_exposure
 from safle.site.rehearsal import fitting_share, rehearse
 from safle.tables import Table
-from safle.wire import encode_statistics
+from safle.wire import encode
 from support.data_sets import KINDS, fixed_data
 
 INK = DeclaredRange(0, 16, feature_dim=64)
@@ -22,7 +22,7 @@ def test_a_rehearsal_says_what_would_be_sent(kind):
     data = fixed_data(kind)
     statistics = data.count()
     found = rehearse(data.encoder, Table(data.features, data.labels), where="t.csv")
-    assert found.bytes == len(encode_statistics(statistics))
+    assert found.bytes == len(encode(statistics))
     assert found.samples == 120
     assert found.numbers == statistics.dim * (statistics.dim + 1) // 2 + 3 * statistics.dim + 3
     assert found.seconds > 0

@@ -20,11 +20,11 @@ from safle.site.log import read_log
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.site.sheet import CLASSES_SHOWN, Sheet, write_release
-from safle.wire import encode_statistics
+from safle.wire import encode
 from support.data_sets import fixed_data
 
 DATA = fixed_data("table", 60)
-BYTES = encode_statistics(DATA.count())
+BYTES = encode(DATA.count())
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, 
     assert sent.digest == hashlib.sha256(contribution.read_bytes()).hexdigest()
     assert refused.event == "refused"
     assert refused.note.startswith("b.stats: refused by the policy's mode")
-    assert refused.digest == hashlib.sha256(encode_statistics(statistics)).hexdigest()
+    assert refused.digest == hashlib.sha256(encode(statistics)).hexdigest()
     assert (last.event, last.note) == ("sent", "h")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from safle.errors import InvalidInput, InvariantError, NotEnoughMemory
 from safle.statistics import Accumulator, count, sum_statistics
-from safle.wire import encode_statistics
+from safle.wire import encode
 from support.data_sets import KINDS, TABLE_KINDS, fixed_data
 from support.forging import peak_of
 
@@ -33,9 +33,9 @@ def test_statistics_cannot_be_changed(kind):
 def test_adding_and_subtracting_leave_their_operands_alone(kind):
     data = fixed_data(kind)
     a, b = data.part(slice(0, 50)).count(), data.part(slice(50, None)).count()
-    before = [encode_statistics(a), encode_statistics(b)]
+    before = [encode(a), encode(b)]
     _ = (a + b) - b, sum_statistics([a, a, b]), a - a
-    assert [encode_statistics(a), encode_statistics(b)] == before
+    assert [encode(a), encode(b)] == before
 
 
 def test_statistics_equal_only_statistics_of_the_same_data():

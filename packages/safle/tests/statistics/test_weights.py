@@ -6,21 +6,14 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from safle import (
-    RandomFeatureEncoder,
-    SafleClassifier,
-    count,
-    evaluate,
-    load_encoder,
-    load_model,
-    read_evaluation,
-    write_statistics,
-)
+from safle import RandomFeatureEncoder, SafleClassifier, count, evaluate, load_encoder, load_model
 from safle.encoders import make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import InvalidInput, TableError
+from safle.evaluation.counts import Evaluation
 from safle.site.rehearsal import rehearse
 from safle.tables import Table, open_table
+from safle.wire import read, write
 
 LINES = [("3", "1.5,2,ill"), ("0", "9,9,odd"), ("1.0", "2,0.5,well"), ("2", "1,1,well")]
 
@@ -55,7 +48,7 @@ def test_solving_warns_where_copies_were_taken_for_samples(safle, tmp_path, time
     encoder = RandomFeatureEncoder.calibrated(DeclaredRange(0, 16, feature_dim=64), units=512)
     encoder.save(tmp_path / "encoder.safetensors")
     counted = count(encoder, features, labels, weights=np.full(60, times))
-    write_statistics(tmp_path / "total.stats", counted)
+    write(tmp_path / "total.stats", counted)
     asked = ["solve", tmp_path / "total.stats", "--encoder", tmp_path / "encoder.safetensors"]
 
     said = safle(*asked, "-o", tmp_path / "model.safetensors")
@@ -120,11 +113,11 @@ def test_evaluation_counts_by_weight_are_those_of_repeated_lines(safle, folder, 
     weigh = ["--weight-column", "times"]
     for name, more in (("weighted", weigh), ("repeated", [])):
         safle("evaluate", model, folder / f"{name}.csv", *more, "--counts", folder / f"{name}.eval")
-    assert read_evaluation(folder / "weighted.eval").sample_count == 6
+    assert read(folder / "weighted.eval", Evaluation).sample_count == 6
     assert (folder / "weighted.eval").read_bytes() == (folder / "repeated.eval").read_bytes()
     loaded, table = load_model(model), open_table(folder / "weighted.csv", weight_column="times")
     counts = evaluate(loaded, table.features[:], table.labels, weights=table.weights)
-    assert counts == read_evaluation(folder / "repeated.eval")
+    assert counts == read(folder / "repeated.eval", Evaluation)
     with pytest.raises(InvalidInput, match="whole numbers"):
         evaluate(loaded, table.features[:], table.labels, weights=[0.5] * 4)
 

@@ -9,7 +9,7 @@ import numpy as np
 from safle.errors import SafleError
 from safle.statistics import Statistics, count
 from safle.statistics.gram import Triangle
-from safle.wire import encode_statistics
+from safle.wire import encode
 from support.data_sets import fixed_encoder
 from support.forging import CHANGES, Forgery, forge
 
@@ -48,7 +48,7 @@ class Sums:
         return Sums(s, names, +s.class_counts, s.cross.copy(), s.gram_square(), parts)
 
     def to_bytes(self):
-        return encode_statistics(self.as_statistics())
+        return encode(self.as_statistics())
 
     def as_statistics(self):
         whole = replace(
@@ -297,7 +297,7 @@ def forge_sums(generator, statistics):
 
 def forgeries(generator, bases, files):
     """(encoder, file), so many of them."""
-    made, parts = 0, [Forgery.of(encode_statistics(true)) for _, true in bases]
+    made, parts = 0, [Forgery.of(encode(true)) for _, true in bases]
     while made < files:
         place = int(generator.integers(len(bases)))
         encoder, true = bases[place]

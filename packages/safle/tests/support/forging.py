@@ -18,8 +18,8 @@ import pytest
 import zstandard
 
 from safle.errors import WireError
-from safle.wire import container, decode_statistics
-from safle.wire.files import count_halves, from_planes, to_planes, value_bytes
+from safle.wire import container, decode
+from safle.wire.planes import count_planes, from_planes, to_planes
 
 CHANGES = [1, -1, 2, -2, 3, 40, -255, 2**20, -(2**31), 2**32, 2**40, 2**52 + 1, 2**62, -(2**63)]
 NUMBERS = [None, True, -1, 0, 1, 2**31, 2**70, 1.5, 1e300, 1e308]
@@ -68,23 +68,20 @@ class Forgery:
         return sealed(b"".join([container.MAGIC, start, digest, text, sizes, *frames]))
 
     def planes(self, name: str) -> int:
-        """How many half planes an array has; of a histogram, the only one."""
-        planes = self.header["planes"]
-        return planes if isinstance(planes, int) else planes[name]
+        """How many planes an array has."""
+        return self.header["planes"][name]
 
     def numbers(self, name: str) -> np.ndarray:
         """The integers of a section."""
-        raw, halves = self.sections[name], self.planes(name)
-        return from_planes(raw, halves, (len(raw) // value_bytes(halves),))
+        raw = self.sections[name]
+        planes = self.planes(name)
+        return from_planes(raw, planes, (len(raw) // planes,))
 
     def put(self, name: str, values: Any, planes: int | None = None) -> Forgery:
         """Put other integers into a section, in as few planes as they take or in more."""
         values = np.asarray(values, np.int64)
-        planes = planes or count_halves(values)
-        if isinstance(self.header["planes"], int):
-            self.header["planes"] = planes
-        else:
-            self.header["planes"][name] = planes
+        planes = planes or count_planes(values)
+        self.header["planes"][name] = planes
         self.sections[name] = to_planes(values, planes)
         return self
 
@@ -116,7 +113,7 @@ def peak_of(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def refuse(data: bytes, match: str | None = None, read: Any = decode_statistics) -> None:
+def refuse(data: bytes, match: str | None = None, read: Any = decode) -> None:
     """A file gives a `WireError`, with little work and memory."""
     started = time.process_time()
     with at_most(20_000_000), pytest.raises(WireError, match=match):

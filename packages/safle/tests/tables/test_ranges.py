@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from safle.encoders import load_encoder, make_encoder
-from safle.encoders.histogram import Grid
+from safle.encoders.histogram import Grid, Histogram
 from safle.encoders.schema import Schema
-from safle.wire import read_histogram
+from safle.wire import read
 
 SCHEMA = "[columns.ratio]\nlow = 0\nhigh = 1\n[columns.platelets]\nlow = 100\nhigh = 500\n"
 TABLES = {"a": "platelets,ratio,label\n110,0.1,0\n480,0.9,1\n", "b": "label,ratio,platelets\n"}
@@ -31,7 +31,7 @@ def test_hospitals_count_on_the_grids_of_a_schema(safle, tmp_path):
         safle("histogram", tmp_path / f"{name}.csv", *sent)
     files = [tmp_path / f"{name}.hist" for name in TABLES]
     safle("sum", *files, "-o", tmp_path / "all.hist")
-    total = read_histogram(tmp_path / "all.hist")
+    total = read(tmp_path / "all.hist", Histogram)
     assert total.grid == GRID
     # Platelets 110, 480, 300, 200, 450, and ratios 0.1, 0.9, 0.4, 0.6, 0.3, on grids of their own.
     assert total.counts.tolist() == [[0, 1, 1, 1, 2, 0], [0, 1, 2, 1, 1, 0]]

@@ -14,7 +14,7 @@ from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, SafleWarning, SettingsError, TableError
 from safle.tables import open_table
 from safle.tables.table import Table
-from safle.wire import read_histogram, read_statistics
+from safle.wire import read
 
 NAMES = ("dose", "age", "pulse")
 ROWS = np.random.default_rng(0).uniform(0, 100, (40, 3)).round(2)
@@ -49,7 +49,7 @@ def test_a_reordered_table_gives_the_same_bytes(safle, tmp_path, encoder_path):
         found.add((tmp_path / "a.stats").read_bytes())
     assert len(found) == 1
     # Labels lose the spaces around them.
-    assert read_statistics(tmp_path / "a.stats").class_names == ("ill", "well")
+    assert read(tmp_path / "a.stats").class_names == ("ill", "well")
 
 
 def test_histograms_and_encoders_carry_the_names(safle, tmp_path):
@@ -61,7 +61,7 @@ def test_histograms_and_encoders_carry_the_names(safle, tmp_path):
         files = ("a.hist", "s.safetensors")
         sent.append([(tmp_path / name).read_bytes() for name in files])
     assert sent[0] == sent[1]
-    assert read_histogram(tmp_path / "a.hist").names == tuple(sorted(NAMES))
+    assert read(tmp_path / "a.hist", Histogram).names == tuple(sorted(NAMES))
     safle("encoder", "make", "--histogram", tmp_path / "a.hist", "-o", tmp_path / "e.safetensors")
     for name in ("e", "s"):
         encoder = load_encoder(tmp_path / f"{name}.safetensors")

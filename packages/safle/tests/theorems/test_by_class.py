@@ -16,7 +16,7 @@ from safle.server.store import Store
 from safle.site.exposure import find_exposure
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.statistics.gram import Triangle
-from safle.wire import Contribution, decode_statistics, encode_statistics
+from safle.wire import Contribution, decode, encode
 from support.data_sets import BY_CLASS, fixed_data
 from support.layouts import constant, dense
 
@@ -50,9 +50,9 @@ def test_any_partition_in_any_order_has_the_grams_of_the_classes(kind, cuts, ord
         streamed.add_samples(data.features[place], data.labels[place])
     added = Accumulator(data.encoder)
     for part in parts:
-        added.add(Contribution("client", encode_statistics(part)).open(added.space)[0])
+        added.add(Contribution("client", encode(part)).open(added.space)[0])
     assert whole == total == streamed.snapshot() == added.snapshot()
-    assert len({encode_statistics(x) for x in (whole, total, added.snapshot())}) == 1
+    assert len({encode(x) for x in (whole, total, added.snapshot())}) == 1
     total.verify()
     assert sum_statistics(parts[1:] or [Statistics.empty(whole.space)]) == total - parts[0]
 
@@ -69,7 +69,7 @@ def test_few_samples_one_class_and_more_features_than_samples(kind, samples, cla
     labels = np.arange(samples) % classes
     statistics = count(encoder, features, labels)
     assert same_grams(statistics, grams_of(encoder, features, labels) if samples else [])
-    assert decode_statistics(encode_statistics(statistics), space=encoder.space) == statistics
+    assert decode(encode(statistics), space=encoder.space) == statistics
     statistics.verify()
     assert [part.dim for part in statistics.by_class] == [17] * len(set(labels))
 
@@ -80,7 +80,7 @@ def test_a_class_that_one_client_alone_has_leaves_with_it(kind, tmp_path):
     mine, others = data.labels == 2, data.labels != 2
     with Store.create(tmp_path / "store", data.encoder) as store:
         for client, chosen in (("a", mine), ("b", others)):
-            store.add(Contribution(client, encode_statistics(data.part(chosen).count())))
+            store.add(Contribution(client, encode(data.part(chosen).count())))
         assert store.total().snapshot() == data.count()
         store.remove("a")
         assert store.total().snapshot() == data.part(others).count()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from safle.errors import CountOverflow, InvalidInput
 from safle.statistics import Accumulator, Statistics, count, counting, sum_statistics
-from safle.wire import encode_statistics
+from safle.wire import encode
 from support.data_sets import (
     BY_CLASS,
     KINDS,
@@ -128,11 +128,9 @@ def test_nothing_counted_is_the_zero_of_its_encoder(kind):
 
 def test_labels_may_be_of_any_integer_type_or_whole_floats_or_objects():
     data = fixed_data()
-    expected = encode_statistics(data.count())
+    expected = encode(data.count())
     for dtype in (np.int8, np.uint64, np.float32, np.float64):
-        assert encode_statistics(count(data.encoder, data.features, data.labels.astype(dtype))) == (
-            expected
-        )
+        assert encode(count(data.encoder, data.features, data.labels.astype(dtype))) == (expected)
     words = np.array(["b", "a", "č"])[data.labels]
     named = count(data.encoder, data.features, words)
     assert named.class_names == ("a", "b", "č")
@@ -143,7 +141,7 @@ def test_labels_may_be_of_any_integer_type_or_whole_floats_or_objects():
 def test_a_declared_class_that_never_occurs_leaves_no_trace():
     data = fixed_data()
     declared = count(data.encoder, data.features, data.labels, classes=[5, 2, 1, 0, 9])
-    assert encode_statistics(declared) == encode_statistics(data.count())
+    assert encode(declared) == encode(data.count())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -232,7 +230,7 @@ def test_a_weight_is_as_many_samples_to_the_byte(drawn, data):
     weights = data.draw(st.lists(st.integers(0, 9), min_size=len(drawn), max_size=len(drawn)))
     weighted = count(drawn.encoder, drawn.features, drawn.labels, weights=weights)
     whole = drawn.part(np.repeat(np.arange(len(drawn)), weights)).count()
-    assert encode_statistics(weighted) == encode_statistics(whole)
+    assert encode(weighted) == encode(whole)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
@@ -241,7 +239,7 @@ def test_large_weights_are_counted_in_parts(kind):
     weights = [5, 20_000, 1]
     whole = drawn.part(np.repeat([0, 1, 2], weights)).count()
     weighted = count(drawn.encoder, drawn.features, drawn.labels, weights=np.array(weights, float))
-    assert encode_statistics(weighted) == encode_statistics(whole)
+    assert encode(weighted) == encode(whole)
 
 
 @pytest.mark.parametrize(

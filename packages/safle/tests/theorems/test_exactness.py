@@ -17,7 +17,7 @@ from safle._native import use_threads
 from safle.errors import EncoderMismatch, InvalidInput, InvariantError
 from safle.solver import HEADS
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
-from safle.wire import encode_statistics
+from safle.wire import encode
 from support.data_sets import (
     BY_CLASS,
     KINDS,
@@ -47,7 +47,7 @@ def test_any_partition_in_any_order_gives_the_same_bytes(data, ridge):
     whole = drawn.count()
     total = sum_statistics(part.count() for part in draw_parts(data, drawn, clients))
     assert total == whole
-    assert encode_statistics(total) == encode_statistics(whole)
+    assert encode(total) == encode(whole)
     heads = HEADS if drawn.encoder.layout.class_layout else HEADS[:-1]
     head = data.draw(st.sampled_from(heads if ridge else ["least-squares"]))
     saved = [
@@ -66,7 +66,7 @@ def test_taking_a_client_away_gives_the_model_that_never_saw_it(data, ridge):
     client, rest = drawn.part(~stays).count(), drawn.part(stays).count()
     left = drawn.count() - client
     assert left == rest
-    assert encode_statistics(left) == encode_statistics(rest)
+    assert encode(left) == encode(rest)
     if rest.sample_count:
         saved = [model_bytes(drawn.encoder, kept, ridge=ridge) for kept in (left, rest)]
         assert saved[0] == saved[1]
@@ -96,7 +96,7 @@ def test_a_hundred_and_a_thousand_clients_give_the_same_model(kind, clients):
     parts = [data.part(owner == client).count() for client in generator.permutation(clients)]
     total, whole = sum_statistics(parts), data.count()
     assert sum(part.sample_count == 0 for part in parts) > 10
-    assert encode_statistics(total) == encode_statistics(whole)
+    assert encode(total) == encode(whole)
     for options in ({}, {"ridge": 0}, {"ridge": 1.0, "head": "discriminant"}):
         expected = model_bytes(data.encoder, whole, **options)
         assert model_bytes(data.encoder, total, **options) == expected
@@ -110,7 +110,7 @@ def test_the_number_of_threads_does_not_change_a_byte(kind):
         with use_threads(threads):
             counted = data.count()
             model = model_bytes(data.encoder, counted, ridge=1.5)
-            saved.add((encode_statistics(counted), model))
+            saved.add((encode(counted), model))
     assert len(saved) == 1
 
 
@@ -126,7 +126,7 @@ def test_classes_a_client_has_never_seen_are_aligned_by_name(names):
     assert all(len(part.class_names) == 1 for part in alone)
     for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
         total = sum_statistics(alone[place] for place in order)
-        assert encode_statistics(total) == encode_statistics(whole)
+        assert encode(total) == encode(whole)
     assert (whole - alone[1]).class_names == tuple(sorted([names[0], names[2]]))
 
 
@@ -161,13 +161,13 @@ def test_what_was_never_added_cannot_be_taken_away(kind):
     # The same labels, other features: counts come out as zero, sums do not.
     other = replace(data, features=data.features[::-1].copy()).count()
     for part, taken in ((few, many), (data.count(), other)):
-        total, before = Accumulator(data.encoder), encode_statistics(part)
+        total, before = Accumulator(data.encoder), encode(part)
         total.add(part)
         with pytest.raises(InvariantError, match="part of"):
             part - taken
         with pytest.raises(InvariantError, match="part of"):
             total.subtract(taken)
-        assert encode_statistics(part) == encode_statistics(total.snapshot()) == before
+        assert encode(part) == encode(total.snapshot()) == before
 
 
 @pytest.mark.parametrize("kind", TABLE_KINDS)

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from safle.encoders import EmbeddingEncoder, make_encoder
 from safle.encoders.histogram import MAX_SAMPLES, Grid, Histogram
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
-from safle.wire import decode_histogram, encode_histogram
+from safle.wire import decode, encode
 from support.data_sets import KINDS, declared_settings
 
 QUARTERS = st.integers(-20, 20).map(lambda quarter: quarter / 4)
@@ -54,7 +54,7 @@ def test_a_grid_for_each_feature_counts_each_as_if_it_were_alone(case):
     assert np.array_equal(whole.counts, np.concatenate([each.counts for each in alone]))
     for method in (lambda found: found.thresholds(3), lambda found: np.array(found.moments())):
         assert np.array_equal(method(whole), np.concatenate([*map(method, alone)], axis=1))
-    assert decode_histogram(encode_histogram(whole)) == whole
+    assert decode(encode(whole), Histogram) == whole
     assert whole.find_coarse().tolist() == [
         at for at, each in enumerate(alone) if np.count_nonzero(each.counts) <= 2
     ]
@@ -73,7 +73,7 @@ def test_any_partition_gives_the_same_thresholds_and_the_same_encoder(case, data
     small = declared_settings(kind, units=9)
     made, expected = (make_encoder(found, kind, **small) for found in (total, whole))
     assert made.to_bytes() == expected.to_bytes()
-    assert encode_histogram(total) == encode_histogram(whole)
+    assert encode(total) == encode(whole)
 
 
 @given(case=counted(), count=st.integers(1, 6))
@@ -110,9 +110,9 @@ def test_moments_are_those_of_the_binned_values(case):
 def test_the_wire_gives_back_the_same_histogram(case):
     features, grid = case
     histogram = Histogram.of(features, grid)
-    data = encode_histogram(histogram)
-    assert decode_histogram(data) == histogram
-    assert encode_histogram(decode_histogram(data)) == data
+    data = encode(histogram)
+    assert decode(data, Histogram) == histogram
+    assert encode(decode(data, Histogram)) == data
 
 
 @given(case=counted(), cut=st.integers(0, 30))

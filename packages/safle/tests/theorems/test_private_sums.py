@@ -12,7 +12,7 @@ from safle.errors import CountOverflow
 from safle.private import HistogramSpace, StatisticsSpace
 from safle.private.vector import Sizes, add_masks, derive_key, pack, unpack
 from safle.statistics import sum_statistics
-from safle.wire import encode_histogram, encode_statistics
+from safle.wire import encode
 from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data, model_bytes, repeated
 from support.private_rounds import make_parties, plain_entries, plain_mask
 
@@ -38,7 +38,7 @@ def test_the_opened_sum_and_its_model_are_those_of_plain_files(data):
     plain = sum_statistics(parts[at] for at in sorted(kept))
     opened = parties.open(total)
     assert opened == plain
-    assert encode_statistics(opened) == encode_statistics(plain)
+    assert encode(opened) == encode(plain)
     if plain.sample_count:
         assert model_bytes(drawn.encoder, opened) == model_bytes(drawn.encoder, plain)
 
@@ -103,7 +103,7 @@ def test_histograms_travel_the_same_way(data, bins, features):
     parties = make_parties(HistogramSpace(grid, 15), 3)
     total = parties.add_up(parts)
     opened = parties.open(total)
-    assert encode_histogram(opened) == encode_histogram(parts[0] + parts[1] + parts[2])
+    assert encode(opened) == encode(parts[0] + parts[1] + parts[2])
 
 
 @given(

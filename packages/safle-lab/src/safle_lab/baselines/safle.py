@@ -20,7 +20,7 @@ from safle.encoders import Encoder, kinds
 from safle.model import Model
 from safle.solver import Solution, solve
 from safle.statistics import Accumulator, Statistics, count
-from safle.wire import encode_histogram, encode_statistics
+from safle.wire import encode
 from safle_lab.baselines.base import Count, Method, MethodSettings, Result, Task
 
 
@@ -89,7 +89,7 @@ def calibrate(task: Task, settings: Coding) -> tuple[DeclaredRange | Histogram, 
     sizes = []
     for features, _ in task.clients():
         histogram = Histogram.of(features, grid)
-        sizes.append(len(encode_histogram(histogram)))
+        sizes.append(len(encode(histogram)))
         counts += histogram.counts
     return Histogram(grid, counts), float(np.mean(sizes))
 
@@ -99,7 +99,7 @@ def count_clients(task: Task, encoder: Encoder) -> tuple[Statistics, float]:
     total, sizes = Accumulator(encoder), []
     for features, labels in task.clients(reporting=0.9):
         statistics = count(encoder, features, labels)
-        sizes.append(len(encode_statistics(statistics)))
+        sizes.append(len(encode(statistics)))
         total.add(statistics)
     return total.snapshot(), float(np.mean(sizes))
 

@@ -29,7 +29,7 @@ from safle.server import Limits, sum_files
 from safle.site import count_table
 from safle.solver import RidgeCurve, solve
 from safle.tables import open_table
-from safle.wire import read_statistics, write_statistics
+from safle.wire import read, write
 from safle_lab.charts import SHARED_TEMPLATES, Chart, Mix, Series, draw
 from safle_lab.digits import Digits, load_digits
 from safle_lab.partitions import Parts, class_mix, partition
@@ -163,14 +163,14 @@ def _solve_under_masks(
         return {}
     classes = sorted({*data.train_labels.tolist()})
     space = StatisticsSpace.of(encoder, classes, most_total_samples=len(data.train))
-    total = add_privately(space, {path.stem: partial(read_statistics, path) for path in sent})
+    total = add_privately(space, {path.stem: partial(read, path) for path in sent})
     model = Model.of(encoder, solve(total, head=head))
     return {f"{len(sent)} clients, under masks": model.digest}
 
 
 def _count_file(encoder: Encoder, table: Path, output: Path) -> Path:
     counted = count_table(encoder, open_table(table), where=table)
-    write_statistics(output, counted.total)
+    write(output, counted.total)
     return output
 
 
@@ -180,7 +180,7 @@ def _sum_and_solve(
     total = base.with_suffix(".stats")
     # A split may leave clients without samples.
     sum_files(sent, total, space=encoder.space, limits=Limits(allow_empty=True))
-    solution = solve(read_statistics(total), head=head)
+    solution = solve(read(total), head=head)
     model = Model.of(encoder, solution)
     model.save(base.with_suffix(".safetensors"))
     assert solution.curve is not None, "ridge='auto' keeps its curve"

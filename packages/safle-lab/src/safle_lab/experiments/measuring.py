@@ -15,7 +15,7 @@ from safle.encoders import Encoder
 from safle.errors import InvalidInput, SettingsError
 from safle.model import Model
 from safle.statistics import Statistics
-from safle.wire import encode_statistics
+from safle.wire import encode
 from safle_lab.baselines import Task, method_named, safle
 from safle_lab.baselines.base import Predictor, Progress, SeparateModels, naming_errors
 from safle_lab.experiments.data import REAL, DataSet
@@ -176,7 +176,7 @@ def measure_unlearning(data: DataSet, cell: Cell, progress: Progress) -> Figures
     return {
         "accuracy": task.accuracy(after),
         "accuracy_before": task.accuracy(before),
-        "same_statistics": encode_statistics(remaining) == encode_statistics(recounted),
+        "same_statistics": encode(remaining) == encode(recounted),
         "same_model": after.to_bytes() == retrained.to_bytes(),
         "digest": after.digest,
         "digest_retrained": retrained.digest,

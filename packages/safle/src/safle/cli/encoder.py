@@ -23,7 +23,7 @@ from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds
 from safle.encoders.schema import Schema
 from safle.errors import TableError
 from safle.tables import open_table, read_moments
-from safle.wire import read_histogram
+from safle.wire import read
 
 GROUP_EXAMPLES = examples(
     "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",
@@ -226,7 +226,7 @@ def _read_calibration(options: dict[str, Any]) -> tuple[Calibration, str]:
     if options["schema"] is not None:
         return Schema.read(options["schema"]), ""
     if options["histogram"] is not None:
-        return read_histogram(options["histogram"]), ""
+        return read(options["histogram"], Histogram), ""
     table = open_table(options["sample"], **opt.pick_table_options(options))
     table = table.arrange(sorted(table.names), where=str(options["sample"]))
     return PublicSample(np.asarray(table.features), names=table.names), table.source

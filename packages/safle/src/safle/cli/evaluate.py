@@ -21,7 +21,7 @@ from safle.cli.session import Session, command
 from safle.cli.solve import read_sum
 from safle.encoders.features import ClassName
 from safle.errors import DuplicateContribution, InvalidInput
-from safle.evaluation import EvaluationReport, read_evaluation
+from safle.evaluation import EvaluationReport
 from safle.evaluation import fit_temperature as fit
 from safle.evaluation.counts import Evaluation
 from safle.evaluation.report import CLASS_TITLES
@@ -31,7 +31,7 @@ from safle.site.counting import Counts, evaluate_table
 from safle.site.policy import Policy
 from safle.solver.solution import digest_of_sum
 from safle.tables import Table, open_matching
-from safle.wire import peek_file_type
+from safle.wire import peek_file_type, read
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
 COUNTS = "Write the counts of this table, for `safle sum`: no sample, no score of its own leaves."
@@ -143,7 +143,7 @@ def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
     for path in files:
         if str(path) in sites:
             raise click.UsageError(f"{path} is named twice")
-        counts = read_evaluation(path)
+        counts = read(path, Evaluation)
         with naming(path):
             for name, before in sites.items():
                 counts.require(before.model, before.class_names)

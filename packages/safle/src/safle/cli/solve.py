@@ -23,8 +23,7 @@ from safle.server import Store
 from safle.solver import HEADS, RidgeCurve, Solution
 from safle.solver import solve as solve_statistics
 from safle.statistics.value import Sums
-from safle.wire import peek_file_type, write_statistics
-from safle.wire.formats import format_named
+from safle.wire import peek_file_type, read, write
 
 SOLVABLE = ("statistics", "noisy statistics")
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
@@ -108,7 +107,7 @@ def read_sum(path: Path, space: CodeSpace) -> Sums:
     """Summed statistics, exact or noisy."""
     found = peek_file_type(path)
     name = found if found in SOLVABLE else "statistics"
-    statistics: Sums = format_named(name).read(path, space=space)
+    statistics: Sums = read(path, name, space=space)
     return statistics
 
 
@@ -127,7 +126,7 @@ def solve_store(session: Session, /, folder: Path, total: Path | None, **options
     with session.progress(f"summing {len(store.members)} contributions") as advance:
         statistics = store.total(advance).snapshot()
     if total is not None:
-        write_statistics(total, statistics)
+        write(total, statistics)
     _solve_and_save(session, store.encoder, statistics, store.explain, **options)
 
 

@@ -19,11 +19,12 @@ from safle.cli import options as opt
 from safle.cli.facts import counts_facts, list_names, warn_of_classes, warn_of_coarse
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
+from safle.encoders.histogram import Histogram
 from safle.errors import PolicyRefused, PrivacyBudgetSpent
 from safle.server import sum_files
 from safle.site.log import log_refusal, write_log
 from safle.site.policy import Policy
-from safle.wire import read_histogram, read_statistics
+from safle.wire import read
 
 FILES = (
     "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "
@@ -90,7 +91,7 @@ def add_up(
     session.facts(f"{output}: sum of {summed.file_type}", facts)
     warn_of_classes(session, summed.classes)
     if summed.file_type == "histogram":
-        warn_of_coarse(session, read_histogram(output))
+        warn_of_coarse(session, read(output, Histogram))
 
 
 @command(
@@ -119,13 +120,13 @@ def publish(
     from safle.publishing.ledger import Ledger
     from safle.publishing.noise import draw_discrete_gaussian
     from safle.server import Store
-    from safle.wire import encode_noisy
+    from safle.wire import encode
 
     stored = total.is_dir()
     ledger_path = options["ledger"] or (
         total / "releases.sqlite" if stored else Path(f"{total}.releases")
     )
-    statistics = Store.open(total).total().snapshot() if stored else read_statistics(total)
+    statistics = Store.open(total).total().snapshot() if stored else read(total)
     promise = f"noisy statistics, epsilon {epsilon:g} and delta {delta:g}"
     classes = opt.parse_classes(options["classes"], like=statistics.class_names) or ()
     allowed = _within_policy(options["policy_path"], options["most_epsilon"])
@@ -137,7 +138,7 @@ def publish(
     with log_refusal(note=promise), allowed as most:
         how = {"most_epsilon": most, "calibration": options["calibration"], "draw": draw}
         noisy = Ledger(ledger_path).publish(statistics, classes, epsilon, delta, **how)
-    data = encode_noisy(noisy)
+    data = encode(noisy)
     write_log("written", digest=hashlib.sha256(data).hexdigest(), note=promise)
     write_bytes(output, data)
     facts = counts_facts(noisy, data)

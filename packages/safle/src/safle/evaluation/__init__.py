@@ -11,11 +11,7 @@ from safle.basics.imports import define_public_names
 if TYPE_CHECKING:
     from safle.basics.templates import render_page as render_page
     from safle.evaluation.counts import Evaluation as Evaluation
-    from safle.evaluation.counts import decode_evaluation as decode_evaluation
-    from safle.evaluation.counts import encode_evaluation as encode_evaluation
-    from safle.evaluation.counts import read_evaluation as read_evaluation
     from safle.evaluation.counts import require_answers as require_answers
-    from safle.evaluation.counts import write_evaluation as write_evaluation
     from safle.evaluation.evaluating import evaluate as evaluate
     from safle.evaluation.evaluating import fit_temperature as fit_temperature
     from safle.evaluation.figures import Figure as Figure

@@ -24,12 +24,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.basics.places import StrPath
 from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.encoders.histogram import MAX_SAMPLES
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError, WireError
 from safle.wire import container
-from safle.wire.files import FileType, SectionReader, SectionWriter, read_header
+from safle.wire.formats import FileFormat, Sections, read_header
 
 BINS, PER_UNIT = 1024, 72
 """Bins, and how many to a unit of asinh(log odds): p = 0.5 lies at the border in the middle."""
@@ -242,10 +241,8 @@ class EvaluationHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     planes: dict[str, int]
 
 
-def _describe(evaluation: Evaluation, sections: SectionWriter) -> dict[str, Any]:
-    for name, counts in evaluation.arrays.items():
-        sections.write(name, counts)
-    return {"model": evaluation.model, "classes": [*evaluation.class_names]}
+def _describe(evaluation: Evaluation) -> tuple[dict[str, Any], Sections]:
+    return {"model": evaluation.model, "classes": [*evaluation.class_names]}, evaluation.arrays
 
 
 def _restore(
@@ -260,36 +257,9 @@ def _restore(
     arrays = shapes(len(classes))
     values = sum(map(prod, arrays.values()))
     opened.reserve(16 * values, f"evaluation counts of {len(classes)} classes")
-    sections = SectionReader(opened, header.planes)
-    counts = {name: sections.read(name, shape) for name, shape in arrays.items()}
-    sections.finish()
+    counts = {name: opened.array(name, shape) for name, shape in arrays.items()}
+    opened.finish()
     return Evaluation(header.model, classes, **counts)
 
 
-EVALUATIONS = FileType(container.EVALUATION, _describe, _restore)
-encode_evaluation, decode_evaluation = EVALUATIONS.encode, EVALUATIONS.decode
-
-
-def read_evaluation(path: StrPath) -> Evaluation:
-    """Read a file of evaluation counts, verified.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> empty = Evaluation.empty("0" * 64, ["ill", "well"])
-    >>> with TemporaryDirectory() as folder:
-    ...     write_evaluation(f"{folder}/a.eval", empty)
-    ...     read_evaluation(f"{folder}/a.eval") == empty
-    True
-    """
-    return EVALUATIONS.read(path)
-
-
-def write_evaluation(path: StrPath, evaluation: Evaluation) -> None:
-    """Write a file of evaluation counts, atomically: the inverse of `read_evaluation`.
-
-    >>> write_evaluation("nowhere/a.eval", Evaluation.empty("0" * 64, ["ill", "well"]))
-    Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] no such directory: 'nowhere'
-    """
-    EVALUATIONS.write(path, evaluation)
+FORMAT = FileFormat(container.EVALUATION, _describe, _restore)

@@ -123,7 +123,12 @@ def fit_temperature(model: Model, counts: Evaluation) -> Model:
     True
     """
     require_type("model", model, Model)
-    require_type("counts", counts, Evaluation, advice="evaluate, or read_evaluation of a file")
+    require_type(
+        "counts",
+        counts,
+        Evaluation,
+        advice="evaluate, or partial(read, value_type=Evaluation) of a file",
+    )
     counts.require(model.digest, model.class_names)
     if model.head == "least-squares":
         raise InvalidInput(

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from safle.private.keys import SignedFile
 from safle.private.round import RoundContent, decompress_payload, read_content
 from safle.wire import container
-from safle.wire.files import FileType
+from safle.wire.formats import FileFormat
 
 _SIGNED = (container.ROUND, container.MASKED, container.ANSWER)
 
@@ -54,12 +54,12 @@ def _round_facts(content: RoundContent) -> dict[str, str]:
     return facts
 
 
-def _refuse(_value: object, _sections: object) -> NoReturn:
+def _refuse(_value: object) -> NoReturn:
     raise NotImplementedError("these files are written by who signs them")
 
 
-ROUND = FileType(container.ROUND, _refuse, _restore)
-MASKED = FileType(container.MASKED, _refuse, _restore)
-MASKED_SUM = FileType(container.MASKED_SUM, _refuse, _restore)
-REQUEST = FileType(container.REQUEST, _refuse, _restore)
-ANSWER = FileType(container.ANSWER, _refuse, _restore)
+ROUND = FileFormat(container.ROUND, _refuse, _restore)
+MASKED = FileFormat(container.MASKED, _refuse, _restore)
+MASKED_SUM = FileFormat(container.MASKED_SUM, _refuse, _restore)
+REQUEST = FileFormat(container.REQUEST, _refuse, _restore)
+ANSWER = FileFormat(container.ANSWER, _refuse, _restore)

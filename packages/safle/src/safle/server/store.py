@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from safle.model import Model
 
 _log = logging.getLogger(__name__)
-NAMED = "Contribution(client, safle.wire.encode_statistics(statistics)), or Contribution.read(path)"
+NAMED = "Contribution(client, safle.wire.encode(statistics)), or Contribution.read(path)"
 
 
 class Store:

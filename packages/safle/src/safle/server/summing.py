@@ -20,23 +20,19 @@ from safle.basics.progress import Progress, no_progress
 from safle.encoders.codes import CodeSpace
 from safle.encoders.features import ClassName
 from safle.errors import FederationError, InvalidInput, MissingExtra
-from safle.evaluation.counts import EVALUATIONS
 from safle.server.admission import Admission, Limits
 from safle.statistics import Accumulator, Statistics
 from safle.wire import container
 from safle.wire.contribution import Contribution, Entry
-from safle.wire.files import FileType
-from safle.wire.histogram import HISTOGRAMS
-from safle.wire.statistics import STATISTICS, read_space
+from safle.wire.formats import FileFormat, encode, format_named
+from safle.wire.statistics import read_space
 
 LARGEST_SHARD = 64
 """Most files in a shard: a smaller shard is repeated, or waited for, in less time."""
 SHARDS_PER_WORKER = 4
 """Shards under way at a time: they bound the cluster's memory."""
 ATTEMPTS = 3
-_SMALL_FILE_TYPES: dict[str | None, FileType[Any]] = {
-    file_type.name: file_type for file_type in (HISTOGRAMS, EVALUATIONS)
-}
+_SMALL = "histogram", "evaluation counts"
 
 
 @dataclass(frozen=True)
@@ -94,31 +90,32 @@ def sum_files(
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import DeclaredRange, LinearEncoder, count, write_statistics
+    >>> from safle import DeclaredRange, LinearEncoder, count, write
     >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
     >>> with TemporaryDirectory() as folder:
-    ...     write_statistics(f"{folder}/a.stats", count(encoder, [[0.2]], ["ill"]))
-    ...     write_statistics(f"{folder}/b.stats", count(encoder, [[0.7]], ["well"]))
+    ...     write(f"{folder}/a.stats", count(encoder, [[0.2]], ["ill"]))
+    ...     write(f"{folder}/b.stats", count(encoder, [[0.7]], ["well"]))
     ...     sum_files([f"{folder}/a.stats", f"{folder}/b.stats"], f"{folder}/total.stats").samples
     2
     """
     sources = _find_sources(paths, output)
-    file_type = _SMALL_FILE_TYPES.get(container.peek_file_type(sources[0]), STATISTICS)
-    if file_type is not STATISTICS and (space or ray):
+    found = container.peek_file_type(sources[0])
+    file_format = format_named(found if found in _SMALL else Statistics.format)
+    if found in _SMALL and (space or ray):
         raise InvalidInput(
-            f"{sources[0]} is a file of {file_type.name}; an encoder (--encoder) and a Ray cluster "
+            f"{sources[0]} is a file of {found}; an encoder (--encoder) and a Ray cluster "
             "(--ray) are for statistics: leave them out"
         )
     limits = limits or Limits()
-    if file_type is not STATISTICS:
-        total = _add_small(file_type, sources, limits, allow_duplicates, progress)
-        return _write(output, file_type, total, len(sources))
+    if found in _SMALL:
+        total = _add_small(file_format, sources, limits, allow_duplicates, progress)
+        return _write(output, total, len(sources))
     rules = Rules(space or read_space(sources[0]), limits, allow_duplicates)
     if ray is None:
         statistics, _ = add_sources(rules, sources, progress)
     else:
         statistics = add_on_ray(rules, sources, progress, ray)
-    return _write(output, file_type, statistics.snapshot(), len(sources))
+    return _write(output, statistics.snapshot(), len(sources))
 
 
 def add_sources(
@@ -211,7 +208,7 @@ def _split(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
 
 
 def _add_small(
-    file_type: FileType[Any],
+    file_format: FileFormat[Any],
     sources: Sequence[str],
     limits: Limits,
     allow_duplicates: bool,
@@ -222,12 +219,12 @@ def _add_small(
     def admit(_model: str, classes: tuple[ClassName, ...]) -> None:
         limits.check_classes(classes, set())
 
-    options: dict[str, Any] = {"admit": admit} if file_type is EVALUATIONS else {}
+    options: dict[str, Any] = {"admit": admit} if file_format.name == "evaluation counts" else {}
     total, admission = None, Admission(limits)
     for done, source in enumerate(sources, start=1):
         with naming(source):
             data = container.read_limited(source)
-            value, digest = file_type.open(data, **options)
+            value, digest = file_format.open(data, **options)
             entry = Entry(as_path(source).name, digest, value.sample_count, len(data))
             admission.check(entry, allow_duplicates=allow_duplicates)
             total = value if total is None else total + value
@@ -250,9 +247,9 @@ def _find_sources(paths: Iterable[StrPath], output: StrPath) -> list[str]:
     return sources
 
 
-def _write(output: StrPath, file_type: FileType[Any], total: Any, files: int) -> Summed:
-    data = file_type.encode(total)
+def _write(output: StrPath, total: Any, files: int) -> Summed:
+    data = encode(total)
     write_bytes(output, data)
     classes = getattr(total, "class_names", ())
     digest = container.declared_digest(data)
-    return Summed(file_type.name, digest, files, total.sample_count, classes, len(data))
+    return Summed(total.format, digest, files, total.sample_count, classes, len(data))

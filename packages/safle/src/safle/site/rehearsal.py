@@ -28,7 +28,7 @@ from safle.solver import solve
 from safle.statistics import count, triangle
 from safle.statistics.cells import LEAST_CELL
 from safle.tables import Table
-from safle.wire import encode_statistics
+from safle.wire import encode
 
 HELD_OUT = 5
 """One of this many samples is held out, to judge the model of the others."""
@@ -130,7 +130,7 @@ def rehearse(
         progress=lambda share: progress(0.4 * share),
     )
     statistics = counts.total
-    size = len(encode_statistics(statistics))
+    size = len(encode(statistics))
     seconds = time.perf_counter() - begun
     pooled = 0 if statistics.layout.only_classes else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)

@@ -86,7 +86,7 @@ def solve(
     >>> solution.class_names, solution.head
     (('high', 'low'), 'averaged')
     """
-    advice = "read_statistics(path) of a file, sum_statistics of several"
+    advice = "read(path) of a file, sum_statistics of several"
     require_type("statistics", statistics, Sums, advice=advice)
     _check_options(ridge, head, criterion, priors)
     _check_statistics(statistics)

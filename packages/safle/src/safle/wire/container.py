@@ -15,16 +15,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
+import numpy as np
 import zstandard
+from numpy.typing import NDArray
 
 from safle.basics.memory import most_memory, over_limit, require_free_memory
-from safle.basics.places import StrPath, as_path, open_regular
+from safle.basics.places import StrPath, as_path, naming, open_regular
 from safle.errors import WireError
+from safle.wire.planes import MAX_PLANES, count_planes, from_planes
 
 MAGIC = b"\x89SAFLE\r\n"
-VERSION = 3
+VERSION = 4
 STATISTICS, HISTOGRAM, ROUND, MASKED, MASKED_SUM, REQUEST, ANSWER, NOISY, EVALUATION = range(1, 10)
 FILE_TYPES = {
     STATISTICS: "statistics",
@@ -69,6 +73,7 @@ class Container:
     limit: int
     reserved: int = 0
     _sections: dict[str, bytes] = field(default_factory=dict)
+    _arrays: set[str] = field(default_factory=set)
 
     @property
     def raw_bytes(self) -> int:
@@ -93,8 +98,30 @@ class Container:
         self._sections[name] = _decompress(frame, size, name)
         return self._sections[name]
 
+    def array(self, name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """An array of this shape, int64; the header's ``planes`` are bytes for each value."""
+        planes = self._planes.get(name)
+        if type(planes) is not int or not 1 <= planes <= MAX_PLANES:
+            raise WireError(f"section {name!r} has {planes!r} planes; expected 1..{MAX_PLANES}")
+        self._arrays.add(name)
+        data = self.section(name, planes * prod(shape))
+        values = from_planes(data, planes, shape)
+        if count_planes(values) != planes:
+            raise WireError(f"section {name!r} has more planes than its values need")
+        return values
+
+    @property
+    def _planes(self) -> dict[str, Any]:
+        found = self.header.get("planes", {})
+        if not isinstance(found, dict):
+            raise WireError("the header's planes are not numbers by name")
+        return found
+
     def finish(self) -> None:
         """Check that the file holds what was read, in that order, and has the digest it claims."""
+        if {*self._planes} != self._arrays:
+            arrays = ", ".join(sorted(self._arrays))
+            raise WireError(f"the header has planes of other arrays; expected {arrays}")
         if list(self.frames) != list(self._sections):
             raise WireError(f"the file has other sections; expected {', '.join(self._sections)}")
         if _digest(self.file_type, self.text, self._sections.values()).hex() != self.digest:
@@ -164,18 +191,36 @@ def from_bytes(data: bytes | memoryview, *, file_type: int, limit: int | None = 
     return Container(file_type, header, digest.hex(), text, frames, limit)
 
 
+def read_head(path: StrPath, *, file_type: int) -> tuple[dict[str, Any], str]:
+    """A file's header and the digest that it declares; nothing is checked but their form."""
+    with _naming_missing(path), open_regular(path) as file:
+        start = file.read(_PREFIX.size)
+        if len(start) < _PREFIX.size:
+            raise WireError(f"{path}: the file ends inside its first bytes")
+        size = os.fstat(file.fileno()).st_size
+        with naming(path):
+            header_size, digest = _read_prefix(start, size, file_type)
+            header, _ = _parse_header(file.read(header_size))
+    return header, digest.hex()
+
+
 def _check_prefix(view: memoryview, file_type: int, limit: int) -> tuple[int, bytes]:
     if len(view) > limit:
         raise WireError(f"the file has {over_limit(len(view), limit)}")
-    if len(view) < _PREFIX.size or bytes(view[: len(MAGIC)]) != MAGIC:
+    return _read_prefix(view[: _PREFIX.size], len(view), file_type)
+
+
+def _read_prefix(start: bytes | memoryview, size: int, file_type: int) -> tuple[int, bytes]:
+    """Size of the header and declared digest, from the first bytes of a file of ``size`` bytes."""
+    if len(start) < _PREFIX.size or bytes(start[: len(MAGIC)]) != MAGIC:
         raise WireError("not a safle file: it does not begin with the safle signature")
-    _, version, found, header_size, digest = _PREFIX.unpack_from(view)
+    _, version, found, header_size, digest = _PREFIX.unpack_from(start)
     if version != VERSION:
         raise WireError(f"wire version {version}; this safle reads version {VERSION}: upgrade it")
     if found != file_type:
         name = FILE_TYPES.get(found, f"type {found}")
         raise WireError(f"this is a {name} file; expected {FILE_TYPES[file_type]}")
-    if header_size > MAX_HEADER_BYTES or _PREFIX.size + header_size + _SEAL_BYTES > len(view):
+    if header_size > MAX_HEADER_BYTES or _PREFIX.size + header_size + _SEAL_BYTES > size:
         raise WireError(f"the header claims {header_size} bytes, which the file does not hold")
     return header_size, digest
 

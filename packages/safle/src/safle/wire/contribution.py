@@ -15,7 +15,7 @@ from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import InvalidInput
 from safle.statistics import Statistics
 from safle.wire import container
-from safle.wire.statistics import STATISTICS, Admit
+from safle.wire.statistics import FORMAT, Admit
 
 LONGEST_NAME = 200
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -51,9 +51,7 @@ class Contribution:
         admit : gets the class names before sections are decompressed; refuses by `LimitExceeded`
         """
         client = check_client(self.client)
-        statistics, digest = STATISTICS.open(
-            self.data, space=space, admit=admit, multiply_out=False
-        )
+        statistics, digest = FORMAT.open(self.data, space=space, admit=admit, multiply_out=False)
         samples, classes = statistics.sample_count, statistics.class_names
         return statistics, Entry(client, digest, samples, len(self.data), classes)
 

@@ -29,7 +29,7 @@ from safle.statistics.gram import Triangle
 from safle.statistics.invariants import Bounds
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import Margins
-from safle.wire.files import SectionReader, SectionWriter
+from safle.wire.container import Container
 
 MOST_SPARE_COLUMNS = 8
 """Most spare columns behind a basis."""
@@ -244,26 +244,26 @@ def require_whole(statistics: Statistics, per_spare: int = PER_SPARE) -> None:
         )
 
 
-def write_classes(parts: Sequence[Statistics], sections: SectionWriter) -> None:
-    """Add the sections of all classes, one after the other."""
+def class_sections(parts: Sequence[Statistics]) -> dict[str, bytes | Integers]:
+    """The sections of all classes, one after the other."""
     bases, values = zip(*(encode_gram(part, PER_SPARE_OF_CLASS) for part in parts), strict=True)
     as_columns = np.array([basis is not None for basis in bases], np.bool_)
-    sections.raw["class_forms"] = pack_bits(as_columns)
-    sections.raw["class_basis"] = b"".join(basis for basis in bases if basis is not None)
-    sections.write("class_sums", np.concatenate(values))
+    return {
+        "class_forms": pack_bits(as_columns),
+        "class_basis": b"".join(basis for basis in bases if basis is not None),
+        "class_sums": np.concatenate(values),
+    }
 
 
-def read_classes(
-    margins: Margins, sections: SectionReader, whole_bytes: int
-) -> Sequence[Statistics]:
+def read_classes(margins: Margins, opened: Container, whole_bytes: int) -> Sequence[Statistics]:
     """The statistics of each class, unverified but for the form of its gram.
 
     ``whole_bytes`` were reserved for the whole gram, which is read afterwards.
     """
     parts = [margins.of_class(place) for place in range(len(margins.class_names))]
-    forms = unpack_bits(sections.opened.section("class_forms", -(-len(parts) // 8)), len(parts))
+    forms = unpack_bits(opened.section("class_forms", -(-len(parts) // 8)), len(parts))
     sizes = [basis_bytes(part) if form else 0 for part, form in zip(parts, forms, strict=True)]
-    raw, ends = sections.opened.section("class_basis", sum(sizes)), np.cumsum(sizes)
+    raw, ends = opened.section("class_basis", sum(sizes)), np.cumsum(sizes)
     columns = [
         read_basis(part, raw[end - size : end], PER_SPARE_OF_CLASS) if size else None
         for part, size, end in zip(parts, sizes, ends, strict=True)
@@ -275,8 +275,8 @@ def read_classes(
     reading = class_bytes(parts, sum(counts))
     held = sum(map(held_bytes, parts, columns))
     # The memory of the whole gram is still free while the grams of classes are read.
-    sections.opened.reserve(max(reading - whole_bytes, held), f"grams of {len(parts)} classes")
-    values = np.split(sections.read("class_sums", (sum(counts),)), np.cumsum(counts)[:-1])
+    opened.reserve(max(reading - whole_bytes, held), f"grams of {len(parts)} classes")
+    values = np.split(opened.array("class_sums", (sum(counts),)), np.cumsum(counts)[:-1])
     grams = [
         chosen.restore(sent) if chosen else read_products(part, sent)
         for part, chosen, sent in zip(parts, columns, values, strict=True)

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from safle.basics.places import StrPath
 from safle.encoders.codes import CodeSpace
 from safle.errors import WireError
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics, Privacy, noisy_bytes
 from safle.wire import container
-from safle.wire.files import FileType, SectionReader, SectionWriter, read_header
+from safle.wire.formats import FileFormat, Sections, read_header
 from safle.wire.statistics import SpaceHeader, check_space, space_fields
 
 SECTIONS = ("counts", "cross", "products")
@@ -27,11 +26,10 @@ class NoisyHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
     privacy: dict[str, Any]
 
 
-def _describe(statistics: NoisyStatistics, sections: SectionWriter) -> dict[str, Any]:
+def _describe(statistics: NoisyStatistics) -> tuple[dict[str, Any], Sections]:
     free = FreeSums(statistics.layout, len(statistics.class_names))
-    for name in SECTIONS:
-        sections.write(name, statistics.released[getattr(free, name)])
-    return {**space_fields(statistics), "privacy": statistics.privacy.to_json()}
+    fields = {**space_fields(statistics), "privacy": statistics.privacy.to_json()}
+    return fields, {name: statistics.released[getattr(free, name)] for name in SECTIONS}
 
 
 def _restore(opened: container.Container, space: CodeSpace | None = None) -> NoisyStatistics:
@@ -46,28 +44,16 @@ def _restore(opened: container.Container, space: CodeSpace | None = None) -> Noi
     if container.canonical(privacy.to_json()) != container.canonical(header.privacy):
         raise WireError("the privacy of the release is not written as safle writes it")
     opened.reserve(noisy_bytes(layout), f"a gram of {layout.dim} rows")
-    sections = SectionReader(opened, header.planes)
     free = FreeSums(layout, len(classes))
     released = np.empty(free.size, np.int64)
     for name in SECTIONS:
         place = getattr(free, name)
-        released[place] = sections.read(name, (place.stop - place.start,))
+        released[place] = opened.array(name, (place.stop - place.start,))
     # `NoisyStatistics.of` raises counts below 1 to 1, so that one release has one digest.
     if (released[free.counts] < 1).any():
         raise WireError("a class counts less than one sample; expected at least 1")
-    sections.finish()
+    opened.finish()
     return NoisyStatistics.of(found, classes, released, privacy)
 
 
-NOISY = FileType(container.NOISY, _describe, _restore)
-encode_noisy, decode_noisy = NOISY.encode, NOISY.decode
-
-
-def read_noisy(path: StrPath, *, space: CodeSpace | None = None) -> NoisyStatistics:
-    """Read a file of noisy statistics, and refuse one of another code space than ``space``.
-
-    >>> read_noisy("nowhere.stats")
-    Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.stats'
-    """
-    return NOISY.read(path, space=space)
+FORMAT = FileFormat(container.NOISY, _describe, _restore)

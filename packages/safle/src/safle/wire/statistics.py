@@ -21,9 +21,10 @@ from safle.statistics import Statistics, triangle
 from safle.statistics.free_sums import sum_grams
 from safle.statistics.gram import Gram
 from safle.statistics.invariants import verify, verify_margins
+from safle.statistics.triangle import Integers
 from safle.statistics.value import Margins
 from safle.wire import container, grams
-from safle.wire.files import FileType, SectionReader, SectionWriter, read_header, typed_errors
+from safle.wire.formats import FileFormat, Sections, read_header, typed_errors
 
 WHOLE, COLUMNS, CLASSES = "whole", "columns", "classes"
 """Forms of a gram: all its free products; the columns that determine it (few samples); or nothing,
@@ -34,7 +35,7 @@ Admit = Callable[[tuple[ClassName, ...]], None]
 
 
 class SpaceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The header fields of every file of sums; ``planes``: half bytes per value of each array."""
+    """The header fields of every file of sums; ``planes``: bytes per value of each array."""
 
     fingerprint: str
     layout: list[dict[str, Any]]
@@ -45,38 +46,39 @@ class SpaceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StatisticsHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
     """The header of statistics; ``seen`` counts the codes that samples have."""
 
+    samples: Annotated[int, msgspec.Meta(ge=0)]
     seen: Annotated[int, msgspec.Meta(ge=0)]
     form: Literal["whole", "columns", "classes"]
 
 
-def _describe(statistics: Statistics, sections: SectionWriter) -> dict[str, Any]:
-    require_type("statistics", statistics, Statistics)
+def _describe(statistics: Statistics) -> tuple[dict[str, Any], Sections]:
     bitmap = np.zeros(statistics.layout.code_count, np.bool_)
     bitmap[statistics.codes] = True
-    sections.raw["codes"] = grams.pack_bits(bitmap)
-    sections.write("counts", statistics.class_counts)
-    sections.write("cross", statistics.cross)
-    if statistics.by_class:
-        grams.write_classes(statistics.by_class, sections)
-    return {
-        **space_fields(statistics),
-        "seen": len(statistics.codes),
-        "form": _write_gram(statistics, sections),
+    sections: dict[str, bytes | Integers] = {
+        "codes": grams.pack_bits(bitmap),
+        "counts": statistics.class_counts,
+        "cross": statistics.cross,
     }
+    if statistics.by_class:
+        sections |= grams.class_sections(statistics.by_class)
+    form, gram = _gram_sections(statistics)
+    fields = {
+        **space_fields(statistics),
+        "samples": statistics.sample_count,
+        "seen": len(statistics.codes),
+        "form": form,
+    }
+    return fields, sections | gram
 
 
-def _write_gram(statistics: Statistics, sections: SectionWriter) -> str:
-    """Add the sections of the gram; returns its form."""
+def _gram_sections(statistics: Statistics) -> tuple[str, dict[str, bytes | Integers]]:
+    """The form and the sections of the gram."""
     if statistics.layout.only_classes:
-        return CLASSES
+        return CLASSES, {}
     basis, values = grams.encode_gram(statistics)
     if basis is not None:
-        sections.raw["basis"] = basis
-        sections.write("sums", values)
-        return COLUMNS
-    if statistics.sample_count:
-        sections.write("products", values)
-    return WHOLE
+        return COLUMNS, {"basis": basis, "sums": values}
+    return WHOLE, {"products": values} if statistics.sample_count else {}
 
 
 def space_fields(statistics: Margins) -> dict[str, Any]:
@@ -102,46 +104,7 @@ def _restore(
     return statistics
 
 
-STATISTICS = FileType(container.STATISTICS, _describe, _restore)
-encode_statistics = STATISTICS.encode
-
-
-def write_statistics(path: StrPath, statistics: Statistics) -> None:
-    """Write a statistics file, atomically.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from safle import DeclaredRange, LinearEncoder, count, read_statistics
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
-    >>> sent = count(encoder, [[0.2], [0.7]], ["ill", "well"])
-    >>> with tempfile.NamedTemporaryFile(suffix=".stats") as file:
-    ...     write_statistics(file.name, sent)
-    ...     read_statistics(file.name, space=encoder.space) == sent
-    True
-    """
-    STATISTICS.write(path, statistics)
-
-
-def decode_statistics(
-    data: bytes | memoryview, *, space: CodeSpace | None = None, limit: int | None = None
-) -> Statistics:
-    """Statistics from bytes, verified; invalid bytes raise `WireError` and no other error.
-
-    Parameters
-    ----------
-    space : the expected code space; any other is refused before arrays are unpacked
-    limit : most bytes that reading may take; 2 GiB, or what ``SAFLE_MOST_MEMORY`` says
-
-    Examples
-    --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
-    >>> data = encode_statistics(count(encoder, [[0.1, 0.9]], ["ill"]))
-    >>> decode_statistics(data, space=encoder.space).class_names
-    ('ill',)
-    """
-    return STATISTICS.decode(data, space=space, limit=limit)
+FORMAT = FileFormat(container.STATISTICS, _describe, _restore)
 
 
 def read_space(path: StrPath) -> CodeSpace:
@@ -150,18 +113,6 @@ def read_space(path: StrPath) -> CodeSpace:
     with naming(path), typed_errors():
         opened = container.from_bytes(data, file_type=container.STATISTICS)
         return _check_header(opened, None)[1]
-
-
-def read_statistics(
-    path: StrPath, *, space: CodeSpace | None = None, limit: int | None = None
-) -> Statistics:
-    """Read a statistics file, verified; see `decode_statistics`; `write_statistics` has an example.
-
-    >>> read_statistics("nowhere.stats")
-    Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.stats'
-    """
-    return STATISTICS.read(path, space=space, limit=limit)
 
 
 def _read_sums(
@@ -174,21 +125,20 @@ def _read_sums(
     opened.reserve(bytes_of_margins(layout, *sizes), gram_name)
     margins_bytes = opened.reserved
     opened.reserve(bytes_of_gram(layout, *sizes[:2], form=header.form), gram_name)
-    sections = SectionReader(opened, header.planes)
-    margins = _read_margins(sections, header, space)
+    margins = _read_margins(opened, header, space)
     if grams.has_few_samples(margins):
         # For both forms we search for the columns that the format prescribes.
         opened.reserve(grams.working_bytes(margins), gram_name)
     if (header.form == CLASSES) != layout.only_classes:
         raise WireError(f"form {header.form!r} of a gram does not belong to this layout")
     if margins.sample_count == 0 and header.form != COLUMNS:
-        sections.finish()
+        opened.finish()
         return Statistics.empty(space)
     parts: Sequence[Statistics] = []
     if layout.class_layout:
-        parts = grams.read_classes(margins, sections, opened.reserved - margins_bytes)
+        parts = grams.read_classes(margins, opened, opened.reserved - margins_bytes)
     # A function of its own, so that the values sent are freed before their gram is verified.
-    gram = _read_gram(margins, sections, header.form, parts)
+    gram = _read_gram(margins, opened, header.form, parts)
     statistics = margins.with_gram(gram, parts)
     if header.form == WHOLE:
         grams.require_whole(statistics)
@@ -197,19 +147,19 @@ def _read_sums(
 
 
 def _read_gram(
-    margins: Margins, sections: SectionReader, form: str, parts: Sequence[Statistics]
+    margins: Margins, opened: container.Container, form: str, parts: Sequence[Statistics]
 ) -> Gram:
     if form == CLASSES:
-        sections.finish()
+        opened.finish()
         return sum_grams([part.gram for part in parts], margins.dim)
     if form == WHOLE:
-        products = sections.read("products", (grams.product_count(margins),))
-        sections.finish()
+        products = opened.array("products", (grams.product_count(margins),))
+        opened.finish()
         return grams.read_products(margins, products)
-    basis = sections.opened.section("basis", grams.basis_bytes(margins))
+    basis = opened.section("basis", grams.basis_bytes(margins))
     columns = grams.read_basis(margins, basis)
-    sums = sections.read("sums", (columns.value_count,))
-    sections.finish()
+    sums = opened.array("sums", (columns.value_count,))
+    opened.finish()
     return columns.restore(sums)
 
 
@@ -262,16 +212,22 @@ def bytes_of_gram(layout: Layout, seen: int, classes: int, *, form: str) -> int:
     return gram + 16 * triangle.packed_size(dim) + 8 * dim * (classes + 256)
 
 
-def _read_margins(sections: SectionReader, header: StatisticsHeader, space: CodeSpace) -> Margins:
+def _read_margins(
+    opened: container.Container, header: StatisticsHeader, space: CodeSpace
+) -> Margins:
     layout = space.layout
-    bitmap = sections.opened.section("codes", -(-layout.code_count // 8))
+    bitmap = opened.section("codes", -(-layout.code_count // 8))
     # Count the bits before listing them: memory is reserved for the header's number alone.
     if int(np.bitwise_count(np.frombuffer(bitmap, np.uint8)).sum(dtype=np.int64)) != header.seen:
         raise WireError("the bitmap of seen codes does not match its count")
     codes = np.flatnonzero(grams.unpack_bits(bitmap, layout.code_count))
     classes = header.classes
-    counts = sections.read("counts", (len(classes),))
-    cross = sections.read("cross", (len(codes) + layout.dense_dim, len(classes)))
+    counts = opened.array("counts", (len(classes),))
+    cross = opened.array("cross", (len(codes) + layout.dense_dim, len(classes)))
     margins = Margins(space, codes, cross, tuple(classes), counts)
     verify_margins(margins)
+    if margins.sample_count != header.samples:
+        raise WireError(
+            f"the header says {header.samples} samples; the classes count {margins.sample_count}"
+        )
     return margins
