@@ -65,8 +65,10 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
     source = open_images(images, **{name: options[name] for name in names})
     session.note(f"{images}: {source.description}")
     backbone = load_backbone(options["backbone"], device=options["device"], half=options["half"])
-    device = backbone.network.device
-    session.note(f"{options['backbone']}: runs on {device}")
+    network = backbone.network
+    device = network.device
+    mixing = ", one image a call: it mixes those of a call" if network.used < network.slots else ""
+    session.note(f"{options['backbone']}: runs on {device}{mixing}")
     if options["encoder_path"] is not None:
         _check_encoder(backbone, options["encoder_path"])
     settings = {name: options[name] for name in ("workers", "max_unreadable")}

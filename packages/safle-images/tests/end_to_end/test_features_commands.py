@@ -72,8 +72,17 @@ def encoder(place: Path, features: Path) -> Path:
 def test_the_device_is_said_and_remembered(place: Path, tmp_path: Path) -> None:
     output = tmp_path / "f.safetensors"
     made = safle("features", place / "photographs", "--backbone", place / "tiny.onnx", "-o", output)
-    assert "runs on cpu" in made.stderr
+    assert "runs on cpu\n" in made.stderr
     assert re.search(r"^ *device +cpu$", safle("inspect", output).stdout, re.MULTILINE)
+
+
+def test_calls_that_cannot_be_full_are_said(
+    place: Path, tiny_onnx: Callable[..., Path], tmp_path: Path
+) -> None:
+    mixing = tiny_onnx(tmp_path / "mixing.onnx", mixed=True)
+    output = tmp_path / "f.safetensors"
+    made = safle("features", place / "photographs", "--backbone", mixing, "-o", output)
+    assert "one image a call" in made.stderr
 
 
 def test_labels_keep_their_names(features: Path) -> None:
