@@ -335,6 +335,27 @@ def test_code_in_weights_is_not_run(
     assert [path.name for path in tmp_path.iterdir()] == ["w.pth"]
 
 
+def test_code_of_the_hub_is_not_run(
+    transformers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither modules beside the weights nor pickled weights."""
+    monkeypatch.chdir(tmp_path)
+    network = transformers.ViTForImageClassification(transformers.ViTConfig(**SMALL_VIT))
+    processor = transformers.ViTImageProcessor(size={"height": 64, "width": 64})
+    folder = Path(save_hf(Path("vit"), network, processor))
+    (folder / "model.safetensors").unlink()
+    torch.save({"weight": Harm()}, folder / "pytorch_model.bin")
+    with pytest.raises(BackboneError, match="could not be loaded"):
+        export_named("vit", tmp_path / "a.onnx")
+    about = json.loads((folder / "config.json").read_text())
+    about |= {"model_type": "mine", "auto_map": {"AutoConfig": "harm.Config"}}
+    (folder / "config.json").write_text(json.dumps(about))
+    (folder / "harm.py").write_text("from pathlib import Path\nPath('harm').touch()")
+    with pytest.raises(BackboneError, match="could not be loaded"):
+        export_named("vit", tmp_path / "a.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["vit"]
+
+
 def test_a_name_that_torchvision_does_not_have(torchvision: Any, tmp_path: Path) -> None:
     with pytest.raises(BackboneError, match=r"no classification network 'resnet19'.*'resnet18'"):
         export_named("torchvision:resnet19", tmp_path / "a.onnx")

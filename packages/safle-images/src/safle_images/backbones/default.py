@@ -7,12 +7,12 @@ package has the moments of its features over public images, from which encoders 
 
 import importlib.util
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safle.basics import atomic, reason_of, require_package
+from safle.basics import atomic, require_package
 from safle.errors import BackboneError
+from safle_images.backbones.libraries import as_module, fill, read_weights
 from safle_images.backbones.preprocessing import Preprocessing
 
 DEFAULT = "efficientnet_lite0"
@@ -68,7 +68,7 @@ def build_default() -> Any:
     """The whole classifier in torch, with its published weights, ready to run."""
     from safle_images.backbones.loading import digest_of
 
-    torch = require_package("torch", "safle-images[export]", f"exporting {DEFAULT}")
+    require_package("torch", "safle-images[export]", f"exporting {DEFAULT}")
     path = find_weights()
     if path is None or importlib.util.find_spec("efficientnet_lite_pytorch") is None:
         raise BackboneError(f"{DEFAULT} is not installed; run: {INSTALL}")
@@ -80,31 +80,10 @@ def build_default() -> Any:
         )
     library = require_package("efficientnet_lite_pytorch", "efficientnet_lite_pytorch", DEFAULT)
     network = library.EfficientNet.from_name("efficientnet-lite0")
-    try:
-        # Nothing in the file is executed.
-        network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # torch raises many types for weights of another network
-        raise BackboneError(
-            f"{path}: does not fit the network ({reason_of(error)}); reinstall both packages"
-        ) from error
+    fill(network, read_weights(path), path)
     return network.eval()
 
 
 def features_of(network: Any) -> Any:
     """The classifier without its last layer: images -> features."""
     return as_module(network, lambda images: network.extract_features(images).mean((2, 3)))
-
-
-def as_module(network: Any, features: Callable[[Any], Any]) -> Any:
-    """A module of torch that holds a network and calls ``features``, images -> features."""
-    import torch
-
-    class Features(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = network
-
-        def forward(self, images: torch.Tensor) -> torch.Tensor:
-            return features(images)
-
-    return Features().eval()

@@ -11,7 +11,7 @@ import math
 import re
 import warnings
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ import numpy as np
 
 from safle.basics import name_some, reason_of, require_package
 from safle.errors import BackboneError, SafleWarning
-from safle_images.backbones.default import as_module
 from safle_images.backbones.preprocessing import Preprocessing, times_255
 
 Opened = tuple[Any, Preprocessing]
@@ -105,14 +104,8 @@ def read_weights(path: Path) -> dict[str, Any]:
     return state
 
 
-def fill(network: Any, state: Mapping[str, Any], where: object, others: Iterable[str]) -> None:
-    """Put weights into a network; names that begin with ``others`` need not be there, or are extra.
-
-    Raises
-    ------
-    BackboneError
-        They are another network's.
-    """
+def fill(network: Any, state: Mapping[str, Any], where: object, others: Iterable[str] = ()) -> None:
+    """Put weights into a network; names that begin with ``others`` may be absent, or unknown."""
     spare = tuple(others)
     try:
         found = network.load_state_dict(state, strict=False)
@@ -127,6 +120,21 @@ def fill(network: Any, state: Mapping[str, Any], where: object, others: Iterable
         raise BackboneError(
             f"{where}: weights of another network ({reason_of(error)}); expected this one's"
         ) from error
+
+
+def as_module(network: Any, features: Callable[[Any], Any]) -> Any:
+    """A module of torch that holds a network and calls ``features``, images -> features."""
+    import torch
+
+    class Features(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return features(images)
+
+    return Features().eval()
 
 
 def open_timm(name: str, weights: Path | None = None, size: int | None = None) -> Opened:
@@ -190,11 +198,11 @@ def open_hf(name: str) -> Opened:
     kinds.utils.logging.disable_progress_bar()
     kinds.utils.logging.set_verbosity_error()
     try:
-        architectures = kinds.AutoConfig.from_pretrained(name).architectures or [""]
-        scores = architectures[0].endswith("ForImageClassification")
+        config = kinds.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        scores = (config.architectures or [""])[0].endswith("ForImageClassification")
         kind = kinds.AutoModelForImageClassification if scores else kinds.AutoModel
-        network, loaded = kind.from_pretrained(name, output_loading_info=True)
-        processor = kinds.AutoImageProcessor.from_pretrained(name)
+        network, loaded = kind.from_pretrained(name, config=config, output_loading_info=True)
+        processor = kinds.AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # transformers, the hub's client and torch share no base
         raise BackboneError(
             f"hf:{name} could not be loaded ({reason_of(error)}); check its name, or download it "
