@@ -26,8 +26,10 @@ from benchmarks.memory import Peak, Work, load_solver, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Encoder, Model, count, solve, sum_statistics
+from safle.server.contribution import open_contribution
 from safle.statistics import Accumulator
-from safle.wire import Contribution, read, write
+from safle.wire import read, write
+from safle.wire.container import read_limited
 from safle_lab.partitions import partition
 
 CLIENTS, QUICK_CLIENTS = (10, 100), (2, 6)
@@ -191,7 +193,7 @@ def federate(
     total = Accumulator(encoder)
     for path in paths:
         with clock.on("read and sum"):
-            total.add(Contribution.read(path).open(total.space)[0])
+            total.add(open_contribution(path.name, read_limited(path), total.space)[0])
     statistics = total.snapshot()
     with clock.on("solve"):
         return Model.of(encoder, solve(statistics))
@@ -215,7 +217,7 @@ def prepare(paths: Sequence[Path], solving: bool) -> Work:
     def work() -> None:
         total = Accumulator(first.space)
         for path in paths:
-            total.add(Contribution.read(path).open(total.space)[0])
+            total.add(open_contribution(path.name, read_limited(path), total.space)[0])
         if solving:
             solve(total.snapshot())
 

@@ -35,8 +35,9 @@ from safle.private import (
     mask,
 )
 from safle.private.vector import Sizes, add_masks
+from safle.server.contribution import open_contribution
 from safle.statistics import Accumulator
-from safle.wire import Contribution, encode
+from safle.wire import encode
 
 CLIENTS, QUICK_CLIENTS = (10, 100), (3, 4)
 SAMPLES, QUICK_SAMPLES = 500, 20
@@ -184,7 +185,7 @@ def _add_plainly(
             sent = encode(counted(at))
         size += len(sent)
         with clock.on("server"):
-            total.add(Contribution("client", sent).open(total.space)[0])
+            total.add(open_contribution("client", sent, total.space)[0])
     return total.snapshot(), size / clients
 
 

@@ -288,7 +288,7 @@ def test_a_watcher_has_the_sites_policy_and_log_and_the_options_of_the_command(
     words = ["visits.csv", "--label-column", "the diagnosis", "--ignore", "ward"]
     said = said_by(place / "site" / "watch.sh", *words, env=recorder, cwd=tmp_path)
     folders = [f"{place}/site/../{part}" for part in ("inbox", "outbox")]
-    owned = [str(place / "site" / name) for name in ("policy.toml", "log.sqlite")]
+    owned = [str(place / "site" / name) for name in ("policy.toml", "log.jsonl")]
     assert said == ["safle", "airlock", *folders, "--watch", *words, *owned]
     # Without arguments, as systemd starts it, those of data.sh.
     with (place / "site" / "data.sh").open("a") as file:

@@ -87,7 +87,7 @@ def expected(chosen):
 
 
 def test_the_model_is_that_of_plain_contributions(federation, tmp_path, monkeypatch):
-    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "nodes.sqlite"))
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "nodes.jsonl"))
     run, nodes = federation
     report = play(run, nodes)
     total = expected(PARTS)
@@ -106,13 +106,13 @@ def test_the_model_is_that_of_plain_contributions(federation, tmp_path, monkeypa
     # What the next round can name, so that a keyholder's history cannot be an older copy.
     answers = [path.read_bytes() for path in (tmp_path / "store").glob("*.answer")]
     assert sorted(KeyholderAnswer.read_names(data)[0] for data in answers) == sorted(opened)
-    assert [event.event for event in read_log(tmp_path / "store" / LOG)] == [
+    assert [event["event"] for event in read_log(tmp_path / "store" / LOG)] == [
         *["received"] * 4,
         "opened",
     ]
-    at_nodes = read_log(tmp_path / "nodes.sqlite")
-    assert {event.who for event in at_nodes if event.event == "opened"} >= {*opened}
-    assert [event.event for event in at_nodes].count("sent") == 4
+    at_nodes = read_log(tmp_path / "nodes.jsonl")
+    assert {event["who"] for event in at_nodes if event["event"] == "opened"} >= {*opened}
+    assert [event["event"] for event in at_nodes].count("sent") == 4
 
 
 @pytest.mark.parametrize("allowed", [False, True])

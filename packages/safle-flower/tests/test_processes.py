@@ -17,7 +17,6 @@ from flower_support.network import (
     statuses,
 )
 from safle.model import Model
-from safle.server import Contribution
 from safle.server.store import Store
 from safle.solver import solve
 
@@ -108,7 +107,7 @@ def test_nodes_that_die_lie_or_sleep_are_left_behind(network, federation, tmp_pa
     assert network.model("dying") == federation.by_files("a", tmp_path)
     # The dead one's counts come by file, and nobody else is asked for anything.
     with Store.open(network.folder / "dying-store", writing=True) as store:
-        store.add(Contribution.read(federation.statistics_file("b"), "b"))
+        store.add("b", federation.statistics_file("b").read_bytes())
         statistics = store.total().snapshot()
     model = Model.of(federation.encoder, solve(statistics))
     assert model.to_bytes() == federation.by_files("ab", tmp_path)

@@ -238,10 +238,10 @@ def test_a_false_name_does_not_end_the_round_for_its_owner(deployment, federatio
 def test_any_error_of_judging_an_answer_is_its_senders(deployment, federation, monkeypatch):
     add = Store.add
 
-    def choking(store, contribution, **options):
-        if contribution.client == "b":
+    def choking(store, client, data, **options):
+        if client == "b":
             raise OverflowError("int too large to convert to float")
-        return add(store, contribution, **options)
+        return add(store, client, data, **options)
 
     monkeypatch.setattr(Store, "add", choking)
     report = deployment.run(["a", "b", "c"])

@@ -14,7 +14,7 @@ from safle.encoders.calibration import DeclaredRange
 from safle.errors import SafleError, WireError
 from safle.private import Masked, StatisticsSpace
 from safle.private.vector import unpack
-from safle.server import Contribution
+from safle.server.contribution import open_contribution
 from safle_lab.attack import attack
 from safle_lab.lattice import Residual
 from support.data_sets import KINDS, TABLE_KINDS, DataSet, fixed_data
@@ -131,7 +131,7 @@ def test_masked_contributions_give_nothing(kind):
     parties = make_parties(space, 2)
     sent = parties.mask(0, statistics)
     with pytest.raises(WireError, match="masked"):
-        Contribution("a", sent).open(data.encoder.space)
+        open_contribution("a", sent, data.encoder.space)
     try:
         garbled = unpack(space, Masked.from_bytes(sent, parties.private_round).vector)
         found = attack(garbled)

@@ -17,7 +17,7 @@ from safle.errors import FederationError
 from safle.evaluation import Evaluation, EvaluationReport, require_answers
 from safle.model import Model
 from safle.private import Gathering, KeyholderAnswer, Masked, PrivateRound, Request
-from safle.server import Contribution, Limits, Store
+from safle.server import Limits, Store
 from safle.site import LOG
 from safle.statistics import Accumulator
 from safle.wire import decode, write
@@ -55,7 +55,7 @@ class CountTask:
         return self._store.members
 
     def take(self, client: str, data: bytes) -> tuple[int, str]:
-        kept = self._store.add(Contribution(client, data), total=self.total)
+        kept = self._store.add(client, data, total=self.total)
         return kept.samples, kept.digest
 
 

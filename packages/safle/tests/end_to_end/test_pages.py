@@ -41,7 +41,7 @@ Digits = tuple[np.ndarray, np.ndarray]
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAFLE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.jsonl"))
     return tmp_path
 
 
@@ -72,7 +72,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hospitals")
     with pytest.MonkeyPatch.context() as monkeypatch, redirect_stdout(io.StringIO()) as printed:
         monkeypatch.chdir(folder)
-        monkeypatch.setenv("SAFLE_LOG", str(folder / "log.sqlite"))
+        monkeypatch.setenv("SAFLE_LOG", str(folder / "log.jsonl"))
         run_page("docs/guides/hospital", monkeypatch)
     (folder / "printed.txt").write_text(printed.getvalue())
     return folder

@@ -23,7 +23,7 @@ COUNT = ("count", "a.npz", "--encoder", "encoder.safetensors", "-o", "a.stats")
 def site(tmp_path, monkeypatch):
     """A folder with a client's table and a policy."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.jsonl"))
     data = fixed_data("embedding", 12)
     data.encoder.save("encoder.safetensors")
     write_table("a.npz", data.features, np.array(["ill", "well"])[np.arange(12) % 2])

@@ -71,7 +71,7 @@ def test_a_model_is_told_from_those_of_a_store_that_has_changed_since(folder):
     add = ("store", "add", "changing", "--encoder", "encoder.safetensors")
     safle(*add, "a.stats", "b.stats", folder=folder)
     safle("store", "solve", "changing", "-o", "old.model", folder=folder)
-    card = ("card", "old.model", "--store", "changing", "-o", "card.md")
+    card = ("card", "old.model", "--sum", "changing", "-o", "card.md")
     safle(*card, folder=folder)
     safle(*add, "c.stats", folder=folder)
     assert "come or gone since" in safle(*card, folder=folder, code=1).stderr

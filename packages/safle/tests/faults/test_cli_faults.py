@@ -160,9 +160,7 @@ def test_a_full_disk_is_one_line_and_changes_nothing(folder: Path, arguments: li
     # Whoever counts is told what the file would have given away, quiet or not.
     told = [line for line in said.splitlines() if not line.startswith("warning: this plain")]
     # A client's log, without which nothing leaves, is the first that finds no room.
-    full = (
-        "log.sqlite: the log cannot be used" if arguments[0] == "count" else "old: File too large"
-    )
+    full = "log.jsonl: the log cannot be used" if arguments[0] == "count" else "old: File too large"
     assert len(told) == 1
     assert told[0].startswith("error: ")
     assert full in told[0]

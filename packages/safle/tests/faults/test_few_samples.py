@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from safle.errors import InvariantError, WireError
+from safle.server.contribution import open_contribution
 from safle.statistics import Accumulator
 from safle.statistics.factor import Factor
 from safle.statistics.invariants import Bounds
-from safle.wire import Contribution, decode, encode
+from safle.wire import decode, encode
 from support.data_sets import KINDS, fixed_data
 from support.forging import Forgery
 from support.reference import phi
@@ -35,7 +36,7 @@ def refused(data, lie, match=None):
     total.add(data.count())
     before = encode(total.snapshot())
     with pytest.raises((WireError, InvariantError), match=match):
-        total.add(Contribution("liar", lie).open(total.space)[0])
+        total.add(open_contribution("liar", lie, total.space)[0])
     assert encode(total.snapshot()) == before
     with pytest.raises(WireError, match=match):
         decode(lie, space=data.encoder.space)

@@ -21,10 +21,11 @@ from safle.evaluation import evaluate
 from safle.evaluation.counts import Evaluation
 from safle.model import Model
 from safle.publishing import plan_noise, publish
+from safle.server.contribution import open_contribution
 from safle.solver import solve
 from safle.statistics import Accumulator, Statistics, count
 from safle.statistics.noisy import NoisyStatistics
-from safle.wire import Contribution, decode, encode
+from safle.wire import decode, encode
 from safle.wire.grams import has_few_samples
 from support.data_sets import BY_CLASS, KINDS, fixed_data, publishable_encoder, suiting_features
 from support.forged_sums import (
@@ -201,7 +202,7 @@ def check_adding(encoder, data, found):
     """Bytes are added exactly if they are accepted, and refused ones leave the total alone."""
     total = Accumulator(encoder)
     try:
-        total.add(Contribution("forger", data).open(total.space)[0])
+        total.add(open_contribution("forger", data, total.space)[0])
     except (WireError, EncoderMismatch, InvariantError):
         assert found is None
         assert total.snapshot() == Statistics.empty(encoder.space)

@@ -11,7 +11,6 @@ from safle.server.store import Store
 from safle.server.summing import sum_files
 from safle.statistics import Accumulator, Statistics, count
 from safle.wire import encode
-from safle.wire.contribution import Contribution
 from support.data_sets import fixed_encoder
 
 
@@ -35,7 +34,7 @@ def test_classes_beyond_the_limit_are_refused_before_decompression(tmp_path, mon
         for limits in (few, named):
             store.declare(limits)
             with pytest.raises(LimitExceeded):
-                store.add(Contribution("a", data))
+                store.add("a", data)
             with pytest.raises(LimitExceeded, match=r"many\.stats: "):
                 sum_files([tmp_path / "many.stats"], tmp_path / "total", limits=limits)
 

@@ -12,7 +12,7 @@ import pytest
 from safle import DeclaredRange, LinearEncoder, Model, Statistics, count, solve
 from safle.errors import EncoderMismatch, SafleError, WireError
 from safle.publishing.noise import plan_noise, publish
-from safle.server.store import Contribution, Store
+from safle.server.store import Store
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.noisy import NoisyStatistics
 from safle.wire import container, decode, encode
@@ -58,7 +58,7 @@ def test_noisy_statistics_are_not_taken_for_others(published, tmp_path):
         decode(encode(total), NoisyStatistics)
     with Store.create(tmp_path / "store", encoder) as store:
         with pytest.raises(WireError, match="noisy"):
-            store.add(Contribution("a", encode(noisy)))
+            store.add("a", encode(noisy))
         assert not store.members
     other = LinearEncoder.publishable(CALIBRATION, norm_clip=2)
     with pytest.raises(EncoderMismatch):

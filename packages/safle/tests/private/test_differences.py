@@ -222,7 +222,7 @@ def test_an_older_copy_of_a_history_is_refused(parties, history, tmp_path):
 def board(safle, tmp_path, monkeypatch):
     """Files of two rounds of four clients, the second one without the last client."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SAFLE_LOG", "log.sqlite")
+    monkeypatch.setenv("SAFLE_LOG", "log.jsonl")
     fixed_encoder("linear").save("encoder.safetensors")
     for name in ("operator", "a", "b", "c", "d", "board"):
         safle("private", "keys", name, "-o", f"{name}.key")

@@ -205,7 +205,7 @@ def test_a_second_set_needs_enough_clients_of_difference(parties, files, tmp_pat
 
 
 def test_a_keyholder_who_declines_is_told_so(parties, total, tmp_path, monkeypatch):
-    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.jsonl"))
     write_files(parties, total, tmp_path)
     names = {"round": "round", "operator": "o.pub", "key": "k.key", "history": "history"}
     options = [word for name, path in names.items() for word in (f"--{name}", tmp_path / path)]

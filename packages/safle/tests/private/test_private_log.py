@@ -15,7 +15,7 @@ pytest.importorskip("cryptography.hazmat.primitives.hpke", reason="needs the ext
 
 def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.jsonl"))
     encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), "linear", norm_clip=2)
     encoder.save("encoder.safetensors")
     for name in ("operator", "a", "b", "c", "board"):
@@ -39,23 +39,23 @@ def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
     noise = ("--epsilon", 1, "--delta", 1e-5, "--classes", "ill,well", "--calibration", "declared")
     safle("publish", "total.stats", *noise, "-o", "noisy.stats")
     # With the first file, its encoder was accepted.
-    assert read_log(site_log())[1].event == "accepted"
-    events = [event for event in read_log(site_log()) if event.event != "accepted"]
-    assert [event.event for event in events] == [
+    assert read_log(site_log())[1]["event"] == "accepted"
+    events = [event for event in read_log(site_log()) if event["event"] != "accepted"]
+    assert [event["event"] for event in events] == [
         *["sent"] * 3,
         *["received"] * 3,
         *["opened"] * 2,
         "written",
     ]
     # Both ends name a file by the same digest.
-    assert [event.digest for event in events[:3]] == [event.digest for event in events[3:6]]
-    assert [event.who for event in events[3:6]] == ["a", "b", "c"]
+    assert [event["sha256"] for event in events[:3]] == [event["sha256"] for event in events[3:6]]
+    assert [event["who"] for event in events[3:6]] == ["a", "b", "c"]
     *_, answered, opened, published = events
-    assert (answered.who, answered.note) == ("board", "a sum of 3 clients")
-    assert opened.note == "statistics of a, b, c"
-    assert opened.digest == hashlib.sha256((tmp_path / "total.stats").read_bytes()).hexdigest()
-    assert published.note == "noisy statistics, epsilon 1 and delta 1e-05"
-    sent = events[0].digest
+    assert (answered["who"], answered["note"]) == ("board", "a sum of 3 clients")
+    assert opened["note"] == "statistics of a, b, c"
+    assert opened["sha256"] == hashlib.sha256((tmp_path / "total.stats").read_bytes()).hexdigest()
+    assert published["note"] == "noisy statistics, epsilon 1 and delta 1e-05"
+    sent = events[0]["sha256"]
     twice = ("private", "sum", *sums, "a.masked", *told, "--request", "r.ask", "-o", "s.masked")
     assert "a is in already" in safle(*twice, code=1)
     own = ("--key", "a.key", "--history", "a.sqlite", "--yes")
@@ -63,6 +63,12 @@ def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
     assert said.startswith("error: a's key is not a keyholder's of this round")
     assert not (tmp_path / "a.sqlite").exists()
     *_, doubled, denied = read_log(site_log())
-    assert (doubled.event, doubled.digest) == ("refused", sent)
-    assert (denied.event, denied.who, denied.digest) == ("refused", "a", answered.digest)
-    assert published.digest == hashlib.sha256((tmp_path / "noisy.stats").read_bytes()).hexdigest()
+    assert (doubled["event"], doubled["sha256"]) == ("refused", sent)
+    assert (denied["event"], denied["who"], denied["sha256"]) == (
+        "refused",
+        "a",
+        answered["sha256"],
+    )
+    assert (
+        published["sha256"] == hashlib.sha256((tmp_path / "noisy.stats").read_bytes()).hexdigest()
+    )

@@ -220,7 +220,7 @@ def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):
 
 def test_publishing_keeps_to_the_site_s_policy(total, safle, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.sqlite"))
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.jsonl"))
     (tmp_path / "policy.toml").write_text("most_epsilon = 2.0\n")
     encoder, exact, _ = total
     encoder.save("encoder.safetensors")
@@ -238,7 +238,7 @@ def test_publishing_keeps_to_the_site_s_policy(total, safle, tmp_path, monkeypat
     assert "warning" not in said
     # With the first one, the second is more than the policy allows.
     assert "before this one: 1" in safle(*asked, "--epsilon", 1, code=1)
-    events = [event.event for event in read_log(tmp_path / "log.sqlite")]
+    events = [event["event"] for event in read_log(tmp_path / "log.jsonl")]
     assert events == ["refused", "refused", "written", "refused"]
 
 

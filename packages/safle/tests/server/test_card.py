@@ -7,7 +7,7 @@ import pytest
 from safle import DeclaredRange, LinearEncoder, Model, count, solve
 from safle.errors import InvalidInput
 from safle.server.card import write_card
-from safle.wire.contribution import Entry
+from safle.server.contribution import Contribution
 
 HOSTILE = "ill|<b>\n# all good"
 
@@ -21,8 +21,8 @@ def model() -> Model:
 
 def test_a_card_names_sites_samples_figures_and_digests(model: Model) -> None:
     sites = [
-        Entry("north", "a" * 64, 1300, 10, ("well",)),
-        Entry("south", "b" * 64, 200, 10, (HOSTILE,)),
+        Contribution("north", "a" * 64, 1300, 10, ("well",)),
+        Contribution("south", "b" * 64, 200, 10, (HOSTILE,)),
     ]
     card = write_card(model, sites=sites, mode="plain", figures={"accuracy": "97 %"})
     assert "1,500 samples of 2 sites" in card
@@ -47,14 +47,14 @@ def test_what_was_not_stated_is_said_not_to_be(model: Model) -> None:
 
 def test_sites_of_another_model_are_refused(model: Model) -> None:
     with pytest.raises(InvalidInput, match="1 classes and the model knows 2"):
-        write_card(model, sites=[Entry("north", "a" * 64, 13, 10, ("well",))])
+        write_card(model, sites=[Contribution("north", "a" * 64, 13, 10, ("well",))])
 
 
 def test_a_card_of_a_sum_invents_no_site(model: Model) -> None:
     card = write_card(model, samples=2482)
     assert "2,482 samples. Sites: not stated: the sum does not name them." in card
     assert "| site |" not in card
-    alone = [Entry("north", "a" * 64, 13, 10, model.class_names)]
+    alone = [Contribution("north", "a" * 64, 13, 10, model.class_names)]
     assert "13 samples of 1 site.\n" in write_card(model, sites=alone)
 
 

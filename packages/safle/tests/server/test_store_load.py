@@ -17,7 +17,6 @@ FILLING = """
 import json, sys
 from pathlib import Path
 import psutil
-from safle.wire.contribution import Contribution
 from safle.server.store import Store
 from safle.wire import encode
 from support.data_sets import fixed_data
@@ -41,10 +40,10 @@ process = psutil.Process()
 with Store.create(sys.argv[1], data.encoder) as store:
     for number in range(1000):
         sent = encode(data.part(slice(50 * number, 50 * number + 50)).count())
-        contribution = Contribution(f"client {number:04}", sent)
+        client = f"client {number:04}"
         opening = executed = 0
         sys.settrace(trace)
-        store.add(contribution)
+        store.add(client, sent)
         sys.settrace(None)
         opened.append(opening)
         lines.append(executed)

@@ -29,8 +29,8 @@ BYTES = encode(DATA.count())
 
 @pytest.fixture
 def log(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "state" / "log.sqlite"))
-    return tmp_path / "state" / "log.sqlite"
+    monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "state" / "log.jsonl"))
+    return tmp_path / "state" / "log.jsonl"
 
 
 @pytest.fixture
@@ -124,13 +124,13 @@ def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, 
     with pytest.warns(SafleWarning, match="2 counts, 2 of them of fewer than 10 samples"):
         write_release(histogram, Release.of(histogram), contribution.with_name("h"))
     sent, accepted, refused, last = read_log(log)
-    assert (accepted.event, accepted.digest) == ("accepted", DATA.encoder.fingerprint)
-    assert (sent.event, sent.note) == ("sent", "a.stats")
-    assert sent.digest == hashlib.sha256(contribution.read_bytes()).hexdigest()
-    assert refused.event == "refused"
-    assert refused.note.startswith("b.stats: refused by the policy's mode")
-    assert refused.digest == hashlib.sha256(encode(statistics)).hexdigest()
-    assert (last.event, last.note) == ("sent", "h")
+    assert (accepted["event"], accepted["sha256"]) == ("accepted", DATA.encoder.fingerprint)
+    assert (sent["event"], sent["note"]) == ("sent", "a.stats")
+    assert sent["sha256"] == hashlib.sha256(contribution.read_bytes()).hexdigest()
+    assert refused["event"] == "refused"
+    assert refused["note"].startswith("b.stats: refused by the policy's mode")
+    assert refused["sha256"] == hashlib.sha256(encode(statistics)).hexdigest()
+    assert (last["event"], last["note"]) == ("sent", "h")
 
 
 def test_an_encoder_or_a_model_that_is_new_here_is_named_until_it_was_accepted(contribution):
@@ -165,7 +165,7 @@ def test_what_is_done_before_a_release_is_what_leaves_and_is_judged(contribution
 
 
 def test_nothing_leaves_where_the_log_cannot_be_written(contribution, log, monkeypatch):
-    monkeypatch.setenv("SAFLE_LOG", str(contribution / "log.sqlite"))
+    monkeypatch.setenv("SAFLE_LOG", str(contribution / "log.jsonl"))
     output = contribution.with_name("b.stats")
     with pytest.raises(StoreError, match="name another with \\$SAFLE_LOG"):
         write_release(DATA.count(), Release("statistics", 1, 1), output)
@@ -173,7 +173,7 @@ def test_nothing_leaves_where_the_log_cannot_be_written(contribution, log, monke
 
 
 def test_what_is_no_log_is_named(tmp_path):
-    (tmp_path / "text").write_text("not a database, whatever it says here")
+    (tmp_path / "text").write_text("no log, whatever it says here\n")
     for name in ("text", "nothing"):
         with pytest.raises(StoreError, match=name):
             read_log(tmp_path / name)

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from safle.encoders import Encoder
 from safle.encoders.codes import Block, Layout, tables_of
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
+from safle.server.contribution import open_contribution
 from safle.server.store import Store
 from safle.site.exposure import find_exposure
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.statistics.gram import Triangle
-from safle.wire import Contribution, decode, encode
+from safle.wire import decode, encode
 from support.data_sets import BY_CLASS, fixed_data
 from support.layouts import constant, dense
 
@@ -50,7 +51,7 @@ def test_any_partition_in_any_order_has_the_grams_of_the_classes(kind, cuts, ord
         streamed.add_samples(data.features[place], data.labels[place])
     added = Accumulator(data.encoder)
     for part in parts:
-        added.add(Contribution("client", encode(part)).open(added.space)[0])
+        added.add(open_contribution("client", encode(part), added.space)[0])
     assert whole == total == streamed.snapshot() == added.snapshot()
     assert len({encode(x) for x in (whole, total, added.snapshot())}) == 1
     total.verify()
@@ -80,7 +81,7 @@ def test_a_class_that_one_client_alone_has_leaves_with_it(kind, tmp_path):
     mine, others = data.labels == 2, data.labels != 2
     with Store.create(tmp_path / "store", data.encoder) as store:
         for client, chosen in (("a", mine), ("b", others)):
-            store.add(Contribution(client, encode(data.part(chosen).count())))
+            store.add(client, encode(data.part(chosen).count()))
         assert store.total().snapshot() == data.count()
         store.remove("a")
         assert store.total().snapshot() == data.part(others).count()

@@ -79,11 +79,11 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
         # mkstemp makes private files; a result gets the permissions of any new file.
         if not private:
             scratch.chmod(0o666 & ~_umask())
-        _flush(scratch)
+        flush(scratch)
         # The work took time: something else may lie there by now.
         check_place(target)
         scratch.replace(target)
-        _flush(target.parent)
+        flush(target.parent)
     except BaseException as error:
         scratch.unlink(missing_ok=True)
         # The error of a full disk names no file, and no user knows the scratch file.
@@ -107,7 +107,7 @@ def write_together(files: Mapping[Path, bytes], *, private: Collection[Path] = (
         for path, data in files.items():
             scratch = stack.enter_context(replacing(path, private=path in private))
             scratch.write_bytes(data)
-            _flush(scratch)
+            flush(scratch)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -150,7 +150,8 @@ def _make_scratch(target: Path) -> Path:
     return Path(name)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -6,6 +6,7 @@ took 9.9 GB. So `parse_toml` checks a text before the parser gets it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -142,3 +143,12 @@ def parse_toml(data: bytes | str, where: str) -> dict[str, Any]:
         raise
     except (ValueError, RecursionError) as problem:
         raise SettingsError(f"{where}: not a TOML file: {problem}") from problem
+
+
+def as_toml(value: object) -> str:
+    """A number, boolean, printable text or list of these as TOML, which writes them as JSON does.
+
+    >>> as_toml(["ill", 1])
+    '["ill", 1]'
+    """
+    return json.dumps(value, ensure_ascii=False)

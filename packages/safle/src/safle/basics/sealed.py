@@ -4,13 +4,11 @@
 
 The seal is hexadecimal; it is taken of the JSON list that ``json.dumps`` writes, with the SHA-256
 of bytes in their place. The first row takes the table's name for the seal before it.
-Logs, ledgers, histories and stores are such files.
+Ledgers and histories are such files.
 
 A row is on the disk when its transaction ends (write-ahead log, flushed at every commit): neither
 a kill nor a power loss takes it back. Triggers refuse changes, and a row that was changed, taken
 out or put in by other means breaks the chain. Rows cut off at the end do not break it.
-
-A log is one such table: what went out, came in, was refused, removed or opened.
 """
 
 from __future__ import annotations
@@ -21,19 +19,13 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 from safle.basics.atomic import check_place
 from safle.basics.places import StrPath
-from safle.basics.texts import printable
 from safle.errors import InvalidInput, SafleError, StoreError
 
-LOG = "log"
-LOG_TABLE = {LOG: ("time", "event", "who", "digest", "note")}
-"""The table of a sealed file that is its log."""
-LONGEST_TEXT = 500
 SECONDS_TO_WAIT = 60
 """For another process that is writing: its transactions are short."""
 _BESIDE = ("-journal", "-shm", "-wal")
@@ -199,20 +191,3 @@ class SealedFile:
 def _seal(previous: str, *fields: object) -> str:
     text = json.dumps([previous, *fields], default=lambda data: hashlib.sha256(data).hexdigest())
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def append_event(
-    file: SealedFile, event: str, *, who: str, digest: str = "", note: str = ""
-) -> None:
-    """Add a row to the log of ``file``, within the open transaction."""
-    file.append(LOG, now(), event, _on_one_line(who), digest, _on_one_line(note))
-
-
-def now() -> str:
-    """The time in UTC, as logs and stores write it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _on_one_line(text: object) -> str:
-    """Any text, shortened, on one line, in characters that SQLite can hold."""
-    return printable(str(text)[:LONGEST_TEXT], " ").strip()

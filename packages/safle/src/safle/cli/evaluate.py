@@ -18,7 +18,6 @@ from safle.cli.count import least_cell, release, warn_of_repeats
 from safle.cli.facts import privacy_facts, temperature_of
 from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
-from safle.cli.solve import read_sum
 from safle.encoders.features import ClassName
 from safle.errors import DuplicateContribution, InvalidInput
 from safle.evaluation import EvaluationReport
@@ -26,7 +25,7 @@ from safle.evaluation import fit_temperature as fit
 from safle.evaluation.counts import Evaluation
 from safle.evaluation.report import CLASS_TITLES
 from safle.model import Model, load_model
-from safle.server import Store, write_card
+from safle.server import Store, read_total, write_card
 from safle.site.counting import Counts, evaluate_table
 from safle.site.policy import Policy
 from safle.solver.solution import digest_of_sum
@@ -202,13 +201,13 @@ def fit_temperature(
     session.facts(f"{output}: model", facts)
 
 
+SUM = "The store, or the file of a sum, that it was solved from."
 MODE = "How contributions travelled: readable by the server, or as private sums."
 
 
-@command("safle card model.safetensors --store store --test test.csv -o model-card.md")
+@command("safle card model.safetensors --sum store --test test.csv -o model-card.md")
 @opt.model_argument
-@opt.option("--store", "The store that it was solved from.", "STORE", type=opt.FOLDER)
-@opt.file_option("--sum total", "The sum that it was solved from, if not a store.")
+@opt.option("--sum total", SUM, "STORE|FILE", type=opt.PLACE)
 @opt.option("--mode", MODE, type=click.Choice(["plain", "masked"]))
 @opt.file_option("--test", "Labelled features to measure it on.")
 @opt.table_options(labels=True)
@@ -216,12 +215,12 @@ MODE = "How contributions travelled: readable by the server, or as private sums.
 def card(session: Session, /, model: Path, test: Path | None, output: Path, **options: Any) -> None:
     """Write a model card: sites, samples, head, privacy, figures, digests and limits.
 
-    With --store or --sum, the model must have been solved from exactly that: a store that has
-    changed since is refused. It is Markdown, to be read and completed by people: what the model
+    With --sum, the model must have been solved from exactly that: a store that has changed since
+    is refused. It is Markdown, to be read and completed by people: what the model
     is for, and who answers for it, is yours to add.
     """
     loaded, figures = load_model(model), {}
-    data = _find_data(session, loaded, options["store"], options["total"])
+    data = _find_data(session, loaded, options["total"])
     if test is not None:
         counts = _count(session, loaded, test, options)
         figures = {"measured on": test.name, **EvaluationReport(counts.total).facts()}
@@ -230,20 +229,17 @@ def card(session: Session, /, model: Path, test: Path | None, output: Path, **op
     session.text([f"{output}: a model card of {len(text.splitlines())} lines"])
 
 
-def _find_data(
-    session: Session, model: Model, store: Path | None, total: Path | None
-) -> dict[str, Any]:
-    """What a card says of its data; an error if the model was not solved from this store or sum."""
-    if store is not None:
-        with (
-            Store.open(store) as opened,
-            session.progress(f"summing {len(opened.members)} contributions") as advance,
-        ):
-            opened.check_origin(model, advance)
-            return {"sites": list(opened.members.values())}
+def _find_data(session: Session, model: Model, total: Path | None) -> dict[str, Any]:
+    """What a card says of its data; an error if the model was not solved from this sum."""
     if total is None:
         return {}
-    statistics = read_sum(total, model.encoder.space)
+    with session.progress(f"reading {total}") as advance:
+        statistics = read_total(total, model.encoder.space, advance)
     if digest_of_sum(statistics) != model.sum_digest:
-        raise InvalidInput(f"{total}: the model was solved from another sum; name that one")
+        raise InvalidInput(
+            f"{total}: the model was solved from another sum; name that one, or, of a store from "
+            "which clients have come or gone since, solve again"
+        )
+    if total.is_dir():
+        return {"sites": list(Store.open(total).members.values())}
     return {"samples": statistics.sample_count}

@@ -16,7 +16,7 @@ from safle.cli.session import Session, command, examples, explain
 from safle.encoders import load_encoder
 from safle.errors import SafleError, StoreError
 from safle.server.store import Store
-from safle.wire.contribution import Contribution
+from safle.wire.container import read_limited
 
 EXAMPLES = (
     "safle store add store --encoder encoder.safetensors clients/*.stats",
@@ -85,8 +85,7 @@ def add(
         for done, file in enumerate(files, start=1):
             try:
                 with naming(file):
-                    sent = Contribution.read(file, client or file.stem)
-                    opened.add(sent, **options)
+                    opened.add(client or file.stem, read_limited(file), **options)
             except (SafleError, OSError) as error:
                 if len(files) == 1:
                     raise
@@ -130,7 +129,7 @@ def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
 def list_members(session: Session, /, folder: Path) -> None:
     """List the clients that are in, with samples, classes, bytes, time and digest.
 
-    Reads the database alone, and may be used while a round is under way.
+    Reads the heads of the files alone, and may be used while a round is under way.
     """
     opened = Store.open(folder)
     rows = [
@@ -146,17 +145,15 @@ def list_members(session: Session, /, folder: Path) -> None:
 def verify(session: Session, /, folder: Path) -> None:
     """Read every contribution and check seal, digest, counts and encoder.
 
-    Exits with 1 and names what is wrong, if anything is. Files that are not the store's own are
-    named too; they are no error.
+    Exits with 1 and names what is wrong, if anything is. Contributions that the log does not know,
+    and files that are not the store's own, are named too; they are no error.
     """
     opened = Store.open(folder)
     with session.progress(f"verifying {len(opened.members)} contributions") as advance:
         problems = opened.problems(advance)
-    strangers = opened.files.find_foreign()
-    session.text(
-        [*problems, *(f"{path}: not a file of the store; left alone" for path in strangers)]
-    )
+    remarks = opened.remarks()
+    session.text([*problems, *remarks])
     if problems:
         raise StoreError(f"{folder}: {len(problems)} problems, named above")
-    facts = {"contributions": len(opened.members), "problems": "none"}
-    session.facts(f"{folder}: store", facts | ({"not ours": len(strangers)} if strangers else {}))
+    facts = {"contributions": len(opened.members), "problems": "none", "remarks": len(remarks)}
+    session.facts(f"{folder}: store", facts)

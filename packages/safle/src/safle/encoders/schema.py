@@ -8,7 +8,6 @@ calibration: a TOML file first, then a part of the encoder that is made with it.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from safle.basics import atomic
-from safle.basics.places import naming, read_toml
+from safle.basics.places import as_toml, naming, read_toml
 from safle.basics.settings import as_settings
 from safle.basics.texts import printable
 from safle.encoders.calibration import Calibration, DeclaredRange, Vector
@@ -206,13 +205,13 @@ class Schema(Calibration):
         """Write a TOML file, atomically, that begins with ``comments``."""
         content = self.to_json() | {"missing": [*self.missing]}
         lines = [f"# {printable(comment)}" for comment in comments]
-        lines += [f"{key} = {_toml(content[key])}" for key in content if key != "columns"]
+        lines += [f"{key} = {as_toml(content[key])}" for key in content if key != "columns"]
         for column in self.columns:
             # Both ends are written, even a zero: people would think it forgotten.
             ends = {} if column.is_category else {"low": column.low, "high": column.high}
             described = ends | content["columns"][column.name]
-            lines += ["", f"[columns.{_toml(column.name)}]"]
-            lines += [f"{key} = {_toml(value)}" for key, value in described.items()]
+            lines += ["", f"[columns.{as_toml(column.name)}]"]
+            lines += [f"{key} = {as_toml(value)}" for key, value in described.items()]
         atomic.write_text(path, "\n".join(lines) + "\n")
 
     @staticmethod
@@ -241,8 +240,3 @@ def _changed_fields(value: Column | Schema) -> dict[str, Any]:
     defaults = {field.name: field.default for field in fields(value)}
     changed = {name: held for name, held in asdict(value).items() if held != defaults[name]}
     return {name: [*held] if isinstance(held, tuple) else held for name, held in changed.items()}
-
-
-def _toml(value: Any) -> str:
-    # TOML and JSON write numbers, booleans, printable texts and lists of these alike.
-    return json.dumps(value, ensure_ascii=False)

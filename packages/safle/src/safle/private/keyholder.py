@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from safle.basics.journal import now
 from safle.basics.places import StrPath
-from safle.basics.sealed import SealedFile, now
+from safle.basics.sealed import SealedFile
 from safle.errors import FederationError
 from safle.private.differences import Opened, check_despite, check_sets, find_exposed
 from safle.private.keys import PrivateKey, SignedHead

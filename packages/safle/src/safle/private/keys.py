@@ -29,8 +29,8 @@ from safle.basics import atomic
 from safle.basics.places import read_capped
 from safle.encoders.features import is_digest
 from safle.errors import FederationError, WireError
+from safle.server.contribution import check_client
 from safle.wire import container
-from safle.wire.contribution import check_client
 
 MAX_FILE_BYTES = 4096
 Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from safle.basics.sealed import SealedFile, now
+from safle.basics.journal import now
+from safle.basics.sealed import SealedFile
 from safle.encoders.codes import CodeSpace
 from safle.encoders.features import ClassName
 from safle.errors import PrivacyBudgetSpent

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
+from safle.basics import atomic
+from safle.basics.places import as_toml, read_toml
+from safle.basics.settings import as_settings
 from safle.encoders.features import ClassName, as_class_names
 from safle.errors import CountOverflow, DuplicateContribution, LimitExceeded, SettingsError
-from safle.wire.contribution import Entry
+from safle.server.contribution import Contribution
 
 ClassType = Literal["any", "int", "str"]
 _TYPES = {"int": int, "str": str}
@@ -60,6 +64,18 @@ class Limits:
             except ValueError as error:
                 raise SettingsError(f"classes of type int: {error}") from error
         object.__setattr__(self, "classes", as_class_names(classes))
+
+    @staticmethod
+    def read(path: Path) -> Limits:
+        """The limits in a TOML file; the defaults if there is none."""
+        if not path.exists():
+            return Limits()
+        return as_settings(Limits, read_toml(path, "limits"), where=f"{path}: ")
+
+    def save(self, path: Path) -> None:
+        """Write a TOML file, atomically."""
+        lines = [f"{name} = {as_toml(value)}" for name, value in asdict(self).items()]
+        atomic.write_text(path, "\n".join(lines) + "\n")
 
     def check_samples(self, samples: int) -> None:
         """Refuse a client of too many samples, or of none."""
@@ -117,9 +133,9 @@ class Admission:
     Examples
     --------
     >>> admission = Admission(Limits(), most_total_samples=1000)
-    >>> entry = Entry("a.stats", "0" * 64, samples=10, bytes=100, classes=("ill", "well"))
-    >>> admission.check(entry)
-    >>> admission.join(entry)
+    >>> sent = Contribution("a.stats", "0" * 64, samples=10, bytes=100, classes=("ill", "well"))
+    >>> admission.check(sent)
+    >>> admission.join(sent)
     >>> admission.samples, sorted(admission.classes)
     (10, ['ill', 'well'])
     """
@@ -140,41 +156,39 @@ class Admission:
         """Refuse classes before their contribution is decompressed: verifying many takes long."""
         self.limits.check_classes(classes, self.classes)
 
-    def check(self, entry: Entry, *, allow_duplicates: bool = False) -> None:
+    def check(self, sent: Contribution, *, allow_duplicates: bool = False) -> None:
         """Refuse a contribution that breaks a limit, overflows the sum or was sent before."""
         # Empty clients all have the same digest, and counting them twice does no harm.
-        senders = self._senders.get(entry.digest) if entry.samples else None
+        senders = self._senders.get(sent.digest) if sent.samples else None
         if senders and not allow_duplicates:
             raise DuplicateContribution(
-                f"contribution {entry.digest[:12]}… came from {senders[0]!r} already; leave one "
+                f"contribution {sent.digest[:12]}… came from {senders[0]!r} already; leave one "
                 "out, or, if two clients really hold the same data, use --allow-duplicates "
                 "(allow_duplicates= in Python)"
             )
-        self.limits.check_samples(entry.samples)
-        self.limits.check_classes(entry.classes, self.classes)
-        if self.samples + entry.samples > self.most_total_samples:
+        self.limits.check_samples(sent.samples)
+        self.limits.check_classes(sent.classes, self.classes)
+        if self.samples + sent.samples > self.most_total_samples:
             raise CountOverflow(
-                f"{self.samples} + {entry.samples} samples exceed the {self.most_total_samples} "
+                f"{self.samples} + {sent.samples} samples exceed the {self.most_total_samples} "
                 "that this gram's integers can count: split the federation"
             )
 
-    def join(self, entry: Entry) -> None:
+    def join(self, sent: Contribution) -> None:
         """Add a client whose contribution `check` has not refused."""
-        self._classes.update(entry.classes)
-        self._senders.setdefault(entry.digest, []).append(entry.client)
-        self.samples += entry.samples
+        self._classes.update(sent.classes)
+        self._senders.setdefault(sent.digest, []).append(sent.client)
+        self.samples += sent.samples
 
-    def leave(self, entry: Entry) -> bool:
-        """Remove a client; return whether no other client has sent the same bytes."""
-        self._classes.subtract(entry.classes)
+    def leave(self, sent: Contribution) -> None:
+        """Remove a client that has joined."""
+        self._classes.subtract(sent.classes)
         # Adding to a counter drops the classes that no client has any more.
         self._classes += Counter()
-        self.samples -= entry.samples
-        self._senders[entry.digest].remove(entry.client)
-        if self._senders[entry.digest]:
-            return False
-        del self._senders[entry.digest]
-        return True
+        self.samples -= sent.samples
+        self._senders[sent.digest].remove(sent.client)
+        if not self._senders[sent.digest]:
+            del self._senders[sent.digest]
 
 
 def _quote(name: ClassName) -> str:

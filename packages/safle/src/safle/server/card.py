@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from safle.basics.templates import templates_of
 from safle.errors import InvalidInput
-from safle.wire.contribution import Entry
+from safle.server.contribution import Contribution
 
 if TYPE_CHECKING:
     from safle.model import Model
@@ -19,7 +19,7 @@ Mode = Literal["plain", "masked"]
 def write_card(
     model: Model,
     *,
-    sites: Iterable[Entry] = (),
+    sites: Iterable[Contribution] = (),
     samples: int | None = None,
     mode: Mode | None = None,
     figures: Mapping[str, object] | None = None,
@@ -62,7 +62,7 @@ def write_card(
     )
 
 
-def _check_classes(model: Model, sites: Sequence[Entry]) -> None:
+def _check_classes(model: Model, sites: Sequence[Contribution]) -> None:
     seen = {name for site in sites for name in site.classes}
     if sites and seen != set(model.class_names):
         raise InvalidInput(

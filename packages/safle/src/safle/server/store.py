@@ -1,15 +1,7 @@
-"""The store: contributions kept on disk, so that a model can be solved again from any of them.
+"""The store: contributions kept in a folder, so that a model can be solved again from any of them.
 
-    store/
-        encoder.safetensors              the encoder of all contributions
-        contributions/<digest>.stats     one file per contribution, named by its content
-        store.sqlite                     the members: `safle.server.folder`
-        lock                             held by the one process that may change the store
-
-A contribution counts from the moment its row is in the database until another row says that it
-was removed. A file is written before its row, and deleted after it, so a kill at any moment
-leaves at most a file that no row names; the next writer deletes it. The store leaves files with
-other names alone.
+`safle.server.folder` says what lies in it, and how a kill at any moment ends: with the old store or
+the new one. A file is verified, written and on the disk before it is renamed into place.
 """
 
 from __future__ import annotations
@@ -17,44 +9,45 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+from filelock import FileLock
 
 from safle.basics import atomic
+from safle.basics.journal import Row, append_event
 from safle.basics.progress import Progress, no_progress
 from safle.basics.texts import name_some, require_type
-from safle.encoders import Encoder
+from safle.encoders import Encoder, load_encoder
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
     InvalidInput,
     SafleError,
+    SafleWarning,
     SolveError,
     StoreError,
+    WireError,
 )
+from safle.server import folder as files
 from safle.server.admission import Admission, Limits
-from safle.server.folder import (
-    DATABASE,
-    SECONDS_TO_WAIT,
-    Database,
-    Folder,
-    Member,
-    check_unused,
-    make_folder,
-    take_lock,
+from safle.server.contribution import (
+    Contribution,
+    check_client,
+    fold,
+    open_contribution,
+    read_contribution,
 )
 from safle.statistics import Accumulator, Statistics
-from safle.wire.contribution import Contribution, Entry
-
-if TYPE_CHECKING:
-    from safle.model import Model
+from safle.wire.container import read_limited
 
 _log = logging.getLogger(__name__)
-NAMED = "Contribution(client, safle.wire.encode(statistics)), or Contribution.read(path)"
+ADVICE = "the bytes of a statistics file, such as safle.wire.encode(statistics)"
 
 
 class Store:
@@ -62,81 +55,82 @@ class Store:
 
     Attributes
     ----------
+    folder : where it is
     encoder : the encoder of all contributions
     limits : what a client may send
-    files : the contributions on the disk
 
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import DeclaredRange, LinearEncoder
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.wire import encode
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> sent = encode(count(encoder, [[0.2], [0.7]], ["ill", "well"]))
     >>> with TemporaryDirectory() as folder, Store.create(f"{folder}/store", encoder) as store:
-    ...     store.sample_count
-    0
+    ...     store.add("hospital-a", sent).samples
+    ...     [path.name for path in Path(folder, "store", "contributions").iterdir()]
+    2
+    ['hospital-a.stats']
     """
 
-    def __init__(
-        self, folder: Path, lock: Connection | None, encoder: Encoder | None = None
-    ) -> None:
+    def __init__(self, folder: Path, lock: FileLock | None = None) -> None:
         self.folder = folder
-        self._resources = ExitStack()
-        with ExitStack() as stack:
-            if lock is not None:
-                stack.callback(lock.close)
-            database = stack.enter_context(closing(Database(folder, create=encoder is not None)))
-            # Only the process with the lock makes the store, so none replaces another's.
-            if encoder is not None and database.declared() is None:
-                make_folder(folder, encoder)
-                database.declare(encoder.fingerprint, Limits())
-            declared = database.declared()
-            if declared is None:
-                raise StoreError(
-                    f"{folder} is not a store: its making was interrupted; make it again with "
-                    "'safle store add --encoder'"
-                )
-            fingerprint, self.limits = declared
-            self.files = Folder(folder, fingerprint)
-            self.encoder = self.files.encoder
-            self._members = {member.client: member for member in database.members()}
-            self._admission = self._admit_all(self.limits)
-            self._database = None if lock is None else database
-            if lock is not None:
-                for path in self.files.find_unnamed(self._members.values()):
-                    path.unlink(missing_ok=True)
-                self._resources = stack.pop_all()
+        self.encoder: Encoder = load_encoder(folder / files.ENCODER)
+        self.limits = Limits.read(folder / files.LIMITS)
+        self._lock = lock
+        if lock is not None:
+            files.settle(folder)
+        self._logged, places = files.read(folder)
+        self._members: dict[str, Contribution] = {}
+        self._unreadable = files.find_missing(self._logged, folder, places)
+        self._by_folded_name = {fold(client): client for client in [*places, *self._unreadable]}
+        for client, path in places.items():
+            with self._finding(client, self._unreadable):
+                received = self._logged.get(client, {}).get("time", "")
+                head = read_contribution(path, client, self.encoder.space, received)
+                self._members[client] = head
+        self._admission = self._admit_all(self.limits)
 
     @staticmethod
     def create(
-        folder: str | os.PathLike[str], encoder: Encoder, *, seconds: float = SECONDS_TO_WAIT
+        folder: str | os.PathLike[str], encoder: Encoder, *, seconds: float = files.SECONDS_TO_WAIT
     ) -> Store:
         """A new store, or an existing one of the same encoder; open for writing.
 
         ``seconds`` is how long to wait for another process that is changing it.
         """
         place = Path(folder)
-        check_unused(place)
-        atomic.make_folder(place)
-        store = Store(place, take_lock(place, seconds=seconds), encoder)
-        if store.encoder != encoder:
-            store.close()
-            raise EncoderMismatch(
-                f"{place} holds contributions of encoder {store.encoder.fingerprint[:12]}…, not of "
-                f"{encoder.fingerprint[:12]}…; choose another store"
-            )
-        return store
+        files.check_unused(place)
+        with files.locking(atomic.make_folder(place), seconds) as lock:
+            # Only who holds the lock makes the store, so nobody replaces another's.
+            if not files.is_store(place):
+                files.make(place, encoder)
+            store = Store(place, lock)
+            if store.encoder != encoder:
+                raise EncoderMismatch(
+                    f"{place} holds contributions of encoder {store.encoder.fingerprint[:12]}…, "
+                    f"not of {encoder.fingerprint[:12]}…; choose another store"
+                )
+            return store
 
     @staticmethod
     def open(
-        folder: str | os.PathLike[str], *, writing: bool = False, seconds: float = SECONDS_TO_WAIT
+        folder: str | os.PathLike[str],
+        *,
+        writing: bool = False,
+        seconds: float = files.SECONDS_TO_WAIT,
     ) -> Store:
         """A store that exists. One process at a time may have it open for writing."""
         place = Path(folder)
-        if not (place / DATABASE).is_file():
+        if not files.is_store(place):
             raise StoreError(
-                f"{place} is not a store: it has no {DATABASE}; make one with 'safle store add'"
+                f"{place} is not a store: it has no {files.ENCODER}; make one with 'safle store "
+                "add --encoder'"
             )
-        return Store(place, take_lock(place, seconds=seconds) if writing else None)
+        if not writing:
+            return Store(place)
+        with files.locking(place, seconds) as lock:
+            return Store(place, lock)
 
     def __enter__(self) -> Self:
         return self
@@ -146,11 +140,12 @@ class Store:
 
     def close(self) -> None:
         """Release the lock, so that other processes can change the store."""
-        self._database = None
-        self._resources.close()
+        if self._lock is not None:
+            self._lock.release()
+        self._lock = None
 
     @property
-    def members(self) -> Mapping[str, Member]:
+    def members(self) -> Mapping[str, Contribution]:
         """The clients in the store, by name, in the order in which they came."""
         return MappingProxyType(self._members)
 
@@ -160,10 +155,11 @@ class Store:
 
     def declare(self, limits: Limits) -> None:
         """Set what clients may send from now on; refused if a member has sent more."""
-        database = self._writable()
+        self._require_writing()
         admission = self._admit_all(limits, checking=True)
-        database.declare(self.encoder.fingerprint, limits)
-        self.limits, self._admission = limits, admission
+        limits.save(self.folder / files.LIMITS)
+        self.limits = limits
+        self._admission = admission
 
     def _admit_all(self, limits: Limits, *, checking: bool = False) -> Admission:
         admission = Admission(limits, most_total_samples=self.encoder.layout.most_samples)
@@ -180,106 +176,177 @@ class Store:
 
     def add(
         self,
-        contribution: Contribution,
+        client: str,
+        data: bytes,
         *,
         total: Accumulator | None = None,
         allow_duplicates: bool = False,
-    ) -> Member:
-        """Verify a contribution and keep it; it is on the disk when this returns.
+    ) -> Contribution:
+        """Verify a client's contribution and keep it; it is on the disk when this returns.
 
         The same counts, sent again by the same client, change nothing. A `SafleError` means that
         the contribution is refused and the store unchanged.
 
         Parameters
         ----------
-        contribution : one per client: `safle.wire.Contribution.read(path)` of a statistics file
+        client : one contribution is kept of each
+        data : the bytes of its statistics file
         total : the sum of all members, to which it is added as well
         allow_duplicates : take it although another client has sent the very same counts
         """
-        require_type("contribution", contribution, Contribution, advice=NAMED)
-        database, file_digest = self._writable(), hashlib.sha256(contribution.data).hexdigest()
+        self._require_writing()
+        require_type("data", data, bytes, memoryview, advice=ADVICE)
+        sha256 = hashlib.sha256(data).hexdigest()
         try:
-            statistics, entry = contribution.open(self.encoder.space, self._admission.check_classes)
-            if (member_before := self._find_member(entry)) is not None:
-                return member_before
-            self._admission.check(entry, allow_duplicates=allow_duplicates)
+            check_client(client)
+            admit = self._admission.check_classes
+            statistics, sent = open_contribution(client, data, self.encoder.space, admit)
+            if client in self._members:
+                return self._check_same(sent)
+            self._check_place(client, sha256)
+            self._admission.check(sent, allow_duplicates=allow_duplicates)
             # Multiplying out shows whether all sums are integers; `Accumulator.add` does it too.
             if total is None:
                 statistics.multiply_out()
             else:
                 total.add(statistics)
         except SafleError as error:
-            database.refuse(contribution.client, file_digest, str(error))
+            self._note("refused", str(client), sha256, str(error))
             raise
         try:
-            atomic.write_bytes(self.files.path(entry), contribution.data)
-            member = database.add(entry, file_digest)
+            received = self._keep(client, data, sha256)
         except BaseException:
             if total is not None:
                 total.subtract(statistics)
             raise
-        self._members[member.client] = member
+        member = replace(sent, received=received)
+        self._unreadable.pop(client, None)
+        self._members[client] = member
+        self._by_folded_name[fold(client)] = client
         self._admission.join(member)
-        _log.info("%s: took %s, %d samples", self.folder, member.client, member.samples)
+        _log.info("%s: took %s, %d samples", self.folder, client, member.samples)
         return member
 
-    def _find_member(self, entry: Entry) -> Member | None:
-        """The member, if the client has sent these counts before; other counts are refused."""
-        before = self._members.get(entry.client)
-        if before is not None and before.digest != entry.digest:
+    def _check_same(self, sent: Contribution) -> Contribution:
+        """The member, if it is what was sent; other counts of a client are refused."""
+        before = self._members[sent.client]
+        if before.digest != sent.digest:
             raise DuplicateContribution(
-                f"client {entry.client!r} sent another contribution on {before.received}; to "
+                f"client {sent.client!r} sent another contribution on {before.received}; to "
                 "replace it, remove the client first"
             )
         return before
 
-    def remove(self, client: str) -> Member:
+    def _check_place(self, client: str, sha256: str) -> None:
+        """Refuse a name whose file would take another's place."""
+        other = self._by_folded_name.get(fold(client), client)
+        if other != client:
+            raise InvalidInput(
+                f"client {client!r}: its name differs from that of {other!r} in case only, and "
+                "some systems would take their files for one; choose another name"
+            )
+        path = self._path_of(client)
+        is_taken = client in self._unreadable or os.path.lexists(path)
+        # The same bytes again mend a file that was damaged, or is missing.
+        if is_taken and self._logged.get(client, {}).get("sha256") != sha256:
+            raise DuplicateContribution(
+                f"client {client!r} sent another contribution, which is damaged or missing, or "
+                f"{path.name} is no file of the store; remove the client first"
+            )
+
+    def _keep(self, client: str, data: bytes, sha256: str) -> str:
+        """Write a contribution; return when it came."""
+        with atomic.replacing(self._path_of(client)) as part:
+            part.write_bytes(data)
+            atomic.flush(part)
+            row = self._note(files.RECEIVING, client, sha256)
+            self._logged[client] = row
+        try:
+            self._note(files.RECEIVED, client, sha256)
+        except StoreError as error:
+            # It is in all the same; whoever opens the store next adds the line.
+            warnings.warn(f"client {client!r} is in; {error}", SafleWarning, stacklevel=3)
+        return str(row["time"])
+
+    def remove(self, client: str) -> None:
         """Unlearn a client: the store is as if it had never sent anything."""
-        member = self._members.get(client)
-        if member is None:
+        self._require_writing()
+        if client not in self._members and client not in self._unreadable:
             content = f"it has {name_some(self._members)}" if self._members else "it is empty"
             raise StoreError(f"{self.folder} has no client {client!r}; {content}")
-        path = self.files.path(member)
-        file_digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-        self._writable().remove(member, file_digest)
-        del self._members[client]
-        # The file stays if another client has sent the same counts.
-        if self._admission.leave(member):
-            path.unlink(missing_ok=True)
+        path = self._path_of(client)
+        self._note(files.REMOVED, client, self._logged.get(client, {}).get("sha256", ""))
+        if path.is_file() and not path.is_symlink():
+            path.unlink()
+            atomic.flush(path.parent)
+        self._logged.pop(client, None)
+        self._by_folded_name.pop(fold(client), None)
+        self._unreadable.pop(client, None)
+        member = self._members.pop(client, None)
+        if member is not None:
+            self._admission.leave(member)
         _log.info("%s: removed %s", self.folder, client)
-        return member
 
     def total(self, progress: Progress = no_progress) -> Accumulator:
         """The sum of all members, in memory that does not grow with their number.
 
         ``total().snapshot()`` gives the statistics that `safle.solve` takes.
         """
+        if self._unreadable:
+            raise StoreError("; ".join(self._unreadable.values()))
         total = Accumulator(self.encoder)
-        for member in self._walk_members(progress):
-            with self.files.naming(member):
-                total.add(self.files.read(member))
+        for client in self._walk(progress):
+            with self._naming(client):
+                total.add(self._read(client))
         return total
-
-    def check_origin(self, model: Model, progress: Progress = no_progress) -> None:
-        """`StoreError` unless the model was solved from the sum of exactly the members."""
-        # Only here: taking contributions in needs no solver.
-        from safle.solver.solution import digest_of_sum
-
-        sum_digest = digest_of_sum(self.total(progress).snapshot())
-        if model.sum_digest != sum_digest:
-            raise StoreError(
-                f"the model was solved from another sum ({model.sum_digest[:12] or 'unknown'}…) "
-                f"than the one of the {len(self._members)} clients of {self.folder} "
-                f"({sum_digest[:12]}…): clients have come or gone since, or the model is of "
-                "another store; solve again: safle store solve"
-            )
 
     def problems(self, progress: Progress = no_progress) -> list[str]:
         """Read everything and list what is wrong; the list is empty if all is well."""
-        problems = [self.files.find_problem(member) for member in self._walk_members(progress)]
-        return [*filter(None, problems)] + [
-            f"{path}: no row of the database names it; the next change of the store deletes it"
-            for path in self.files.find_unnamed(self._members.values())
+        problems = dict(self._unreadable)
+        for client in self._walk(progress):
+            with self._finding(client, problems):
+                self._read(client).multiply_out()
+        return [*problems.values()]
+
+    def _read(self, client: str) -> Statistics:
+        """A member's statistics, verified again; a gram of columns is not multiplied out yet."""
+        data = read_limited(self._path_of(client))
+        sha256 = self._logged.get(client, {}).get("sha256")
+        if sha256 and sha256 != hashlib.sha256(data).hexdigest():
+            raise WireError("its bytes are not those that the log says were received")
+        statistics, found = open_contribution(client, data, self.encoder.space)
+        if found.digest != self._members[client].digest:
+            raise WireError("it has changed since the store was opened")
+        return statistics
+
+    @contextmanager
+    def _naming(self, client: str) -> Iterator[None]:
+        """Turn errors in a contribution into a `StoreError` that names its file and client."""
+        try:
+            yield
+        except (SafleError, OSError) as error:
+            path = self._path_of(client)
+            reason = str(error).removeprefix(f"{path}: ")
+            raise StoreError(
+                f"{path}: the contribution of {client!r} is damaged: {reason}"
+            ) from error
+
+    @contextmanager
+    def _finding(self, client: str, problems: dict[str, str]) -> Iterator[None]:
+        """Note errors in a contribution among the problems."""
+        try:
+            with self._naming(client):
+                yield
+        except StoreError as error:
+            problems[client] = str(error)
+
+    def remarks(self) -> list[str]:
+        """What is no error, and worth knowing: contributions that nobody added, and other files."""
+        unknown = [self._path_of(c) for c in self._members if c not in self._logged]
+        foreign = files.find_foreign(self.folder)
+        return [
+            *(f"{path}: the log does not know it: somebody has put it there" for path in unknown),
+            *(f"{path}: not a file of the store; left alone" for path in foreign),
         ]
 
     def explain(self, solving: Callable[[Statistics], object]) -> str:
@@ -287,11 +354,11 @@ class Store:
         if broken := self.problems():
             return "; ".join(broken)
         failing = []
-        for member in self._members.values():
+        for client in self._members:
             try:
-                solving(self.files.read(member))
+                solving(self._read(client))
             except SolveError:
-                failing.append(member.client)
+                failing.append(client)
             except InvalidInput:
                 # One client's classes or samples may be too few for a head that the sum can have.
                 continue
@@ -300,12 +367,17 @@ class Store:
             return f"{intact}, and none fails when it is solved alone"
         return f"{intact}; these fail too when they are solved alone: {name_some(failing)}"
 
-    def _walk_members(self, progress: Progress) -> Iterator[Member]:
-        for done, member in enumerate(self.members.values(), start=1):
-            yield member
+    def _walk(self, progress: Progress) -> Iterator[str]:
+        for done, client in enumerate(self.members, start=1):
+            yield client
             progress(done / len(self.members))
 
-    def _writable(self) -> Database:
-        if self._database is None:
+    def _path_of(self, client: str) -> Path:
+        return files.path_of(self.folder, client)
+
+    def _note(self, event: str, client: str, sha256: str, note: str = "") -> Row:
+        return append_event(self.folder / files.LOG, event, who=client, sha256=sha256, note=note)
+
+    def _require_writing(self) -> None:
+        if self._lock is None:
             raise StoreError(f"{self.folder} is open for reading only")
-        return self._database

@@ -21,12 +21,15 @@ from safle.encoders.codes import CodeSpace
 from safle.encoders.features import ClassName
 from safle.errors import FederationError, InvalidInput, MissingExtra
 from safle.server.admission import Admission, Limits
+from safle.server.contribution import Contribution, open_contribution
+from safle.server.store import Store
 from safle.statistics import Accumulator, Statistics
+from safle.statistics.value import Sums
 from safle.wire import container
-from safle.wire.contribution import Contribution, Entry
-from safle.wire.formats import FileFormat, encode, format_named
+from safle.wire.formats import FileFormat, encode, format_named, read
 from safle.wire.statistics import read_space
 
+NOISY = "noisy statistics"
 LARGEST_SHARD = 64
 """Most files in a shard: a smaller shard is repeated, or waited for, in less time."""
 SHARDS_PER_WORKER = 4
@@ -118,21 +121,53 @@ def sum_files(
     return _write(output, statistics.snapshot(), len(sources))
 
 
+def read_total(
+    place: StrPath, space: CodeSpace | None = None, progress: Progress = no_progress
+) -> Sums:
+    """The sum in a file, exact or noisy, or of all contributions in a store, verified.
+
+    Parameters
+    ----------
+    space : code space that it must have
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle.wire import write
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> with TemporaryDirectory() as folder:
+    ...     write(f"{folder}/total.stats", count(encoder, [[0.2]], ["ill"]))
+    ...     read_total(f"{folder}/total.stats", encoder.space).sample_count
+    1
+    """
+    if Path(place).is_dir():
+        store = Store.open(place)
+        if space is not None:
+            with naming(place):
+                space.check_same(store.encoder.space)
+        return store.total(progress).snapshot()
+    is_noisy = container.peek_file_type(place) == NOISY
+    total: Sums = read(place, NOISY if is_noisy else "statistics", space=space)
+    return total
+
+
 def add_sources(
     rules: Rules, sources: Sequence[str], progress: Progress
-) -> tuple[Accumulator, list[Entry]]:
-    """Add up statistics files in this process; return their sum and an entry for each."""
-    total, admission, entries = Accumulator(rules.space), rules.admission(), list[Entry]()
+) -> tuple[Accumulator, list[Contribution]]:
+    """Add up statistics files in this process; return their sum, and the facts of each."""
+    total, admission, added = Accumulator(rules.space), rules.admission(), list[Contribution]()
     for done, source in enumerate(sources, start=1):
         with naming(source):
-            contribution = Contribution.read(source)
-            statistics, entry = contribution.open(rules.space, admission.check_classes)
-            admission.check(entry, allow_duplicates=rules.allow_duplicates)
+            data = container.read_limited(source)
+            name = as_path(source).name
+            statistics, sent = open_contribution(name, data, rules.space, admission.check_classes)
+            admission.check(sent, allow_duplicates=rules.allow_duplicates)
             total.add(statistics)
-        admission.join(entry)
-        entries.append(entry)
+        admission.join(sent)
+        added.append(sent)
         progress(done / len(sources))
-    return total, entries
+    return total, added
 
 
 def add_on_ray(
@@ -148,13 +183,13 @@ def add_on_ray(
         total, admission, done = Accumulator(rules.space), rules.admission(), 0
         for wave in _split(shards, at_a_time):
             for reference in [add_shard.remote(rules, shard) for shard in wave]:
-                entries, partial = _fetch(ray, reference)
-                for entry in entries:
-                    with naming(entry.client):
-                        admission.check(entry, allow_duplicates=rules.allow_duplicates)
-                    admission.join(entry)
+                added, partial = _fetch(ray, reference)
+                for sent in added:
+                    with naming(sent.client):
+                        admission.check(sent, allow_duplicates=rules.allow_duplicates)
+                    admission.join(sent)
                 total.add(partial)
-                done += len(entries)
+                done += len(added)
                 progress(done / len(sources))
         return total
     finally:
@@ -182,25 +217,25 @@ def connect(address: str, attempts: int = ATTEMPTS) -> Any:
     return ray
 
 
-def _add_shard(rules: Rules, sources: Sequence[str]) -> tuple[list[Entry], Statistics]:
+def _add_shard(rules: Rules, sources: Sequence[str]) -> tuple[list[Contribution], Statistics]:
     """Add up a shard with one thread: the cluster has a process on every core."""
     from threadpoolctl import threadpool_limits
 
     from safle._native import use_threads
 
     with use_threads(1), threadpool_limits(1):
-        total, entries = add_sources(rules, sources, no_progress)
-        return entries, total.snapshot()
+        total, added = add_sources(rules, sources, no_progress)
+        return added, total.snapshot()
 
 
-def _fetch(ray: Any, reference: Any) -> tuple[list[Entry], Statistics]:
+def _fetch(ray: Any, reference: Any) -> tuple[list[Contribution], Statistics]:
     try:
-        entries, partial = ray.get(reference)
+        added, partial = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
         raise FederationError(f"the Ray cluster gave up: {error}") from error
-    return entries, partial
+    return added, partial
 
 
 def _split(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
@@ -225,10 +260,10 @@ def _add_small(
         with naming(source):
             data = container.read_limited(source)
             value, digest = file_format.open(data, **options)
-            entry = Entry(as_path(source).name, digest, value.sample_count, len(data))
-            admission.check(entry, allow_duplicates=allow_duplicates)
+            sent = Contribution(as_path(source).name, digest, value.sample_count, len(data))
+            admission.check(sent, allow_duplicates=allow_duplicates)
             total = value if total is None else total + value
-        admission.join(entry)
+        admission.join(sent)
         progress(done / len(sources))
     return total
 

@@ -6,49 +6,29 @@ import getpass
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from safle.basics.atomic import make_folder
-from safle.basics.sealed import LOG_TABLE, SealedFile, append_event
+from safle.basics.journal import Row, append_event, locked, read_rows
 from safle.errors import InvalidInput, SafleError, StoreError
 
-LOG = "log.sqlite"
+LOG = "log.jsonl"
 ACCEPTED = "accepted"
 """An encoder or a model that something was sent for, for the first time; its digest."""
 VARIABLE = "SAFLE_LOG"
 """The environment variable that names a site's log."""
-_UNUSABLE = f"the log cannot be used: {{error}}; name another with ${VARIABLE}"
 
 
-@dataclass(frozen=True)
-class Event:
-    """A row of a log.
+def read_log(path: Path) -> list[Row]:
+    """Every row of a log; `StoreError` if one is damaged.
 
-    Attributes
-    ----------
-    event : "sent", "received", "refused", "removed", "opened", "written", "accepted"
-    who : the client, or the user at a client
-    digest : SHA-256 of the content that it is about; empty where that is unknown
-    note : the file's name, or the reason
-    seal : SHA-256 of the previous row's seal and of the other fields
+    A row has its time, event ("sent", "received", "refused", "removed", "opened", "written",
+    "accepted"), who (the client, or the user at a client), sha256 (of the content that it is
+    about; empty where that is unknown) and note (the file's name, or the reason).
     """
-
-    number: int
-    time: str
-    event: str
-    who: str
-    digest: str
-    note: str
-    seal: str
-
-
-def read_log(path: Path) -> list[Event]:
-    """Every row of a log, a store's database included; `StoreError` if the chain is broken."""
     if not path.is_file():
         raise StoreError(f"{path}: no log; expected a file that safle wrote, or a store")
-    with SealedFile(path, LOG_TABLE, create=False, message=_UNUSABLE) as file:
-        return [Event(*row) for row in file.sealed_rows("log")]
+    return read_rows(path)
 
 
 def write_log(
@@ -62,17 +42,19 @@ def write_log(
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     write_log("sent", who="me", note="a.stats", place=Path(folder, "log.sqlite"))
-    ...     [row.note for row in read_log(Path(folder, "log.sqlite"))]
+    ...     write_log("sent", who="me", note="a.stats", place=Path(folder, "log.jsonl"))
+    ...     [row["note"] for row in read_log(Path(folder, "log.jsonl"))]
     ['a.stats']
     """
     place = place or site_log()
     try:
         make_folder(place.parent)
-    except (OSError, InvalidInput) as error:
-        raise StoreError(f"{place}: {_UNUSABLE.format(error=error)}") from error
-    with SealedFile(place, LOG_TABLE, message=_UNUSABLE) as file, file.transaction():
-        append_event(file, event, who=who or _user(), digest=digest, note=note)
+        with locked(place):
+            append_event(place, event, who=who or _user(), sha256=digest, note=note)
+    except (OSError, InvalidInput, StoreError) as error:
+        raise StoreError(
+            f"{place}: the log cannot be used ({error}); name another with ${VARIABLE}"
+        ) from error
 
 
 def was_accepted(digest: str) -> bool:
@@ -80,7 +62,7 @@ def was_accepted(digest: str) -> bool:
     place = site_log()
     if not place.is_file():
         return False
-    return any(event.event == ACCEPTED and event.digest == digest for event in read_log(place))
+    return any(row["event"] == ACCEPTED and row["sha256"] == digest for row in read_log(place))
 
 
 @contextmanager

@@ -10,9 +10,6 @@ from safle.basics.imports import define_public_names
 if TYPE_CHECKING:
     from safle.wire import container as container
     from safle.wire.container import peek_file_type as peek_file_type
-    from safle.wire.contribution import Contribution as Contribution
-    from safle.wire.contribution import Entry as Entry
-    from safle.wire.contribution import check_client as check_client
     from safle.wire.formats import decode as decode
     from safle.wire.formats import encode as encode
     from safle.wire.formats import format_named as format_named

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from safle.basics.places import StrPath, naming
+from safle.basics.settings import as_settings
 from safle.basics.texts import require_type
 from safle.encoders.codes import MAX_EXPERTS, CodeSpace, Layout
 from safle.encoders.features import ClassName, as_class_names, is_digest
@@ -105,6 +106,16 @@ def _restore(
 
 
 FORMAT = FileFormat(container.STATISTICS, _describe, _restore)
+
+
+def read_head(path: StrPath) -> tuple[str, StatisticsHeader]:
+    """The digest and the header that a statistics file declares; no sums are read."""
+    content, digest = container.read_head(path, file_type=container.STATISTICS)
+    with naming(path):
+        header = as_settings(StatisticsHeader, content, where="the header: ", error=WireError)
+        if as_class_names(header.classes) != tuple(header.classes):
+            raise WireError("the class names are not in ascending order")
+    return digest, header
 
 
 def read_space(path: StrPath) -> CodeSpace:
