@@ -30,6 +30,8 @@ BY_CLASS = [
 VALUES = st.integers(-8, 8).map(lambda quarter: quarter / 4)
 """Few distinct values, so that thresholds are met exactly and codes repeat."""
 
+VALUES_AND_GAPS = st.one_of(VALUES, VALUES, VALUES, st.just(np.nan))
+
 LARGEST = {"buckets": 5, "group_size": 8, "terms": 4}
 MOST_COLUMNS = 1_000
 """Limits of encoders that are drawn: examples stay small."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, LinearEncoder, RandomFeatureEncoder
 from safle.encoders.operations import NumpyOperations, permutation
+from safle.encoders.table import TableEncoder
 
 
 def digits_of(bucketing: Bucketing, thresholds: list[float], value: float) -> list[int]:
@@ -51,7 +52,9 @@ def fixed_point_of(encoder: LinearEncoder, row: np.ndarray) -> list[int]:
             values, encoder.mean.tolist(), encoder.deviation.tolist(), strict=True
         )
     ]
-    codes = [max(-32_767, min(32_767, round(scale * z))) for z in standardised]
+    # A gap of a table is taken for the mean.
+    whole = [0 if math.isnan(z) else round(scale * z) for z in standardised]
+    codes = [max(-32_767, min(32_767, code)) for code in whole]
     return shortened(codes, encoder.settings.norm_clip * scale)
 
 
@@ -73,8 +76,8 @@ def hash_of(position: int, seed: int) -> int:
     return state ^ (state >> 31)
 
 
-def units_of(fixed: list[int], settings) -> list[int]:
-    """Signed sums of the columns with the smallest hashes, in few bits."""
+def units_of(fixed: list[int], settings, *, has_thresholds: bool = False) -> list[int]:
+    """Signed sums of the columns with the smallest hashes, less a threshold, in few bits."""
     dim, terms = len(fixed), settings.terms
     deviation = 1
     while 2 * deviation**2 <= terms:
@@ -85,9 +88,47 @@ def units_of(fixed: list[int], settings) -> list[int]:
         keys = [hash_of(unit * dim + f, settings.seed) for f in range(dim)]
         chosen = sorted(range(dim), key=keys.__getitem__)[:terms]
         total = sum(-fixed[f] if keys[f] % 2 else fixed[f] for f in chosen)
+        if has_thresholds:
+            drawn = sum(hash_of(settings.units * dim + unit, settings.seed).to_bytes(8, "little"))
+            spread = math.isqrt(48_171 * terms * 4**settings.fraction_bits)
+            total -= (drawn - 1020) * spread // 2**16
         rounded = math.floor(max(0, total) / step + Fraction(1, 2))
         codes.append(min(2**settings.bits - 1, rounded))
     return codes
+
+
+def level_counts_of(encoder: TableEncoder) -> list[int]:
+    """How many levels each column has; 0 for a number."""
+    if encoder.schema is None:
+        return [0] * encoder.feature_dim
+    return [len(column.levels) for column in encoder.schema.columns]
+
+
+def table_symbol_of(value: float, levels: int) -> int:
+    """0 for a gap, 1 for a number; 1 to L for a level, L + 1 for any other."""
+    if math.isnan(value):
+        return 0
+    return sum(value > place - 0.5 for place in range(levels + 1)) if levels else 1
+
+
+def level_inputs_of(value: float, levels: int, fraction_bits: int) -> list[int]:
+    """A category's levels as fixed-point columns, as if all were equally frequent."""
+    others = max(levels, 2) - 1
+    here = math.isqrt(4**fraction_bits * others)
+    elsewhere = -math.isqrt(4**fraction_bits // others)
+    return [here if place - 0.5 < value <= place + 0.5 else elsewhere for place in range(levels)]
+
+
+def table_row_of(encoder: TableEncoder, row: np.ndarray) -> tuple[list[int], list[int]]:
+    """Symbols of all columns; and numbers, a constant and random features of numbers and levels."""
+    bits = encoder.settings.fraction_bits
+    columns = list(zip(row.tolist(), level_counts_of(encoder), strict=True))
+    symbols = [table_symbol_of(value, levels) for value, levels in columns]
+    numbers = np.array([value for value, levels in columns if not levels], np.float64)
+    fixed = fixed_point_of(encoder.linear, numbers)
+    inputs = [code for value, levels in columns for code in level_inputs_of(value, levels, bits)]
+    units = units_of([*fixed, *inputs], encoder.settings, has_thresholds=True)
+    return symbols, [*fixed, 2**bits, *units]
 
 
 def _one_hot(encoder: Encoder, symbols: list[int]) -> list[int]:
@@ -104,6 +145,9 @@ def row_of(encoder: Encoder, row: np.ndarray) -> tuple[list[int], list[int]]:
         random = isinstance(encoder, RandomFeatureEncoder)
         units = units_of(fixed, encoder.settings) if random else []
         return [], [*fixed, 2**encoder.settings.fraction_bits, *units]
+    if isinstance(encoder, TableEncoder):
+        symbols, dense = table_row_of(encoder, row)
+        return _one_hot(encoder, symbols), dense
     # A kind without a formula here, registered by a test: its own words.
     made = encoder.express(NumpyOperations(), row[None].astype(np.float64))
     symbols, dense = ([] if x is None else [int(v) for v in x[0]] for x in made)

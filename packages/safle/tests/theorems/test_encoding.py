@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from msgspec.structs import replace
 
-from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, load_encoder
+from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, load_encoder, make_encoder
 from safle.encoders.codes import Layout
 from safle.encoders.operations import permutation
-from support.data_sets import data_sets, encoders, fixed_encoder
+from safle.encoders.schema import Column, Schema
+from support.data_sets import VALUES_AND_GAPS, data_sets, encoders, fixed_encoder
 from support.reference import hash_of, phi, symbols_of
 
 
@@ -29,6 +31,36 @@ def onehot_of(encoder, features):
 def test_codes_are_those_of_the_formulas(drawn):
     expected = phi(drawn.encoder, drawn.features)
     assert np.array_equal(onehot_of(drawn.encoder, drawn.features), expected)
+
+
+MIXED = Schema(
+    (
+        Column("age", 0, 8),
+        Column("sex", levels=("f", "m")),
+        Column("dose", -2, 2),
+        Column("stage", levels=("1", "2", "3")),
+        Column("only", levels=("yes",)),
+    )
+)
+
+
+@given(
+    features=arrays(np.float64, (6, 5), elements=VALUES_AND_GAPS),
+    settings=st.fixed_dictionaries(
+        {
+            "units": st.integers(1, 12),
+            "terms": st.integers(1, 8),
+            "bits": st.integers(2, 8),
+            "fraction_bits": st.integers(6, 12),
+            "norm_clip": st.integers(0, 2),
+            "transform": st.sampled_from(["none", "square-root"]),
+            "seed": st.integers(0, 2**63 - 1),
+        }
+    ),
+)
+def test_codes_of_categories_and_gaps_are_those_of_the_formulas(features, settings):
+    encoder = make_encoder(MIXED, "table", **settings)
+    assert np.array_equal(onehot_of(encoder, features), phi(encoder, features))
 
 
 @given(data_sets())
