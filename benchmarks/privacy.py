@@ -21,7 +21,10 @@ from benchmarks.federation import Stopwatch
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Encoder, Model, PublicSample, Statistics, count, make_encoder, solve
-from safle.private import (
+from safle.server.contribution import open_contribution
+from safle.statistics import Accumulator
+from safle.wire import encode
+from safle_private import (
     Gathering,
     History,
     KeyholderAnswer,
@@ -34,10 +37,7 @@ from safle.private import (
     declare_round,
     mask,
 )
-from safle.private.vector import Sizes, add_masks
-from safle.server.contribution import open_contribution
-from safle.statistics import Accumulator
-from safle.wire import encode
+from safle_private.vector import Sizes, add_masks
 
 CLIENTS, QUICK_CLIENTS = (10, 100), (3, 4)
 SAMPLES, QUICK_SAMPLES = 500, 20

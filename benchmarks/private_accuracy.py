@@ -24,7 +24,7 @@ from safle import (
     make_encoder,
     solve,
 )
-from safle.publishing.noise import Draw, draw_discrete_gaussian, plan_noise, publish
+from safle_private.noise import Draw, draw_discrete_gaussian, plan_noise, publish
 
 EPSILONS, DELTA = (1, 3, 8), 1e-5
 BARS = {"1": 67.0, "3": 69.0, "8": 69.7}

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import safle
-from safle.private import (
+from safle_private import (
     Gathering,
     History,
     PrivateKey,

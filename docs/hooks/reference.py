@@ -23,13 +23,13 @@ from safle.basics import describe, sealed, to_mapping
 from safle.encoders import base, kinds
 from safle.evaluation import counts
 from safle.model import model_file
-from safle.private import keys, messages, spaces, vector
-from safle.private import round as rounds
 from safle.server import folder, store
 from safle.solver import HEADS, choice, heads, quadratic, ridge, temperature
 from safle.wire import container
 from safle_flower.settings import Run
 from safle_lab import baselines
+from safle_private import keys, messages, spaces, vector
+from safle_private import round as rounds
 
 PLACE = Path(__file__).parents[1] / "reference"
 MADE = "<!-- Written by docs/hooks/reference.py: change the docstrings, then run `make docs`. -->\n"

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import safle as library
+from private_support.private_rounds import make_parties
 from safle.errors import FederationError, WireError
-from safle.private import Gathering, History, Masked, StatisticsSpace
 from safle.site.log import read_log
 from safle.wire import decode
 from safle_flower.airlock import Airlock, Question, Refused, command_for
 from safle_flower.airlock_cli import airlock as command
+from safle_private import Gathering, History, Masked, StatisticsSpace
 from support.data_sets import fixed_data
-from support.private_rounds import make_parties
 from support.tables import write_table
 
 DATA = fixed_data("linear", 60)

@@ -11,17 +11,9 @@ from msgspec import structs
 
 from flower_support.clients import node_with_airlock, site_app
 from flower_support.serving import RegisteredGrid
+from private_support.private_rounds import make_parties
 from safle.errors import FederationError
 from safle.model import Model
-from safle.private import (
-    History,
-    KeyholderAnswer,
-    PrivateKey,
-    PrivateRound,
-    PublicKey,
-    StatisticsSpace,
-    declare_round,
-)
 from safle.site.log import LOG, read_log
 from safle.solver import solve
 from safle.statistics import sum_statistics
@@ -30,8 +22,16 @@ from safle_flower.adapter import InProcessGrid
 from safle_flower.report import Report
 from safle_flower.server import serve
 from safle_flower.settings import Run
+from safle_private import (
+    History,
+    KeyholderAnswer,
+    PrivateKey,
+    PrivateRound,
+    PublicKey,
+    StatisticsSpace,
+    declare_round,
+)
 from support.data_sets import fixed_data
-from support.private_rounds import make_parties
 from support.tables import write_table
 
 DATA = fixed_data("linear", 40)

@@ -19,12 +19,12 @@ import pytest
 
 from flower_support.inboxes import FAULTS, MOST_PEAK, SAFLE, THREE_GB, watching
 from flower_support.network import eventually
+from private_support.private_rounds import make_parties
 from safle.errors import FederationError, WireError
-from safle.private import StatisticsSpace
 from safle_flower.airlock import Airlock, Question, Refused
 from safle_flower.watcher import Watcher
+from safle_private import StatisticsSpace
 from support.data_sets import fixed_data
-from support.private_rounds import make_parties
 from support.tables import write_table
 
 DATA = fixed_data("linear", 60)

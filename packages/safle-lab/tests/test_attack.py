@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from private_support.private_rounds import make_parties
 from safle import count, make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import SafleError, WireError
-from safle.private import Masked, StatisticsSpace
-from safle.private.vector import unpack
 from safle.server.contribution import open_contribution
 from safle_lab.attack import attack
 from safle_lab.lattice import Residual
+from safle_private import Masked, StatisticsSpace
+from safle_private.vector import unpack
 from support.data_sets import KINDS, TABLE_KINDS, DataSet, fixed_data
-from support.private_rounds import make_parties
 
 pytest.importorskip("flint", reason="needs the extra attack")
 

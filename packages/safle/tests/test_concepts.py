@@ -15,10 +15,10 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 120,
-    "packed tuples": 195,
-    "isinstance on values that add up": 14,
-    "lines": 25_738,
+    "public classes": 96,
+    "packed tuples": 172,
+    "isinstance on values that add up": 8,
+    "lines": 22_638,
 }
 
 

@@ -12,11 +12,14 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import rich_click as click
 
-from safle.cli import main
+from safle.cli import main, release
+from safle.errors import MissingExtra
+from safle.wire import formats
 
 PACKAGES = Path(__file__).parents[2]
-HOUSES = ("safle-images", "safle-flower", "safle-lab")
+HOUSES = ("safle-private", "safle-images", "safle-flower", "safle-lab")
 
 
 def core_imports(path: Path) -> Iterator[tuple[str, str]]:
@@ -70,3 +73,25 @@ def test_a_command_of_a_package_that_is_not_installed_says_what_to_install(
     monkeypatch.setattr(main, "entry_points", lambda group: [])
     for name in project["entry-points"]["safle.commands"]:
         assert f"pip install {house}" in safle(name, code=2)
+
+
+def test_masks_and_their_files_say_which_package_they_need(monkeypatch):
+    monkeypatch.setattr(release, "entry_points", lambda **_: [])
+    monkeypatch.setattr(formats, "entry_points", lambda **_: [])
+    command = click.command()(release.before_options(lambda **options: options))
+    assert command.main([], standalone_mode=False) == {}
+    with pytest.raises(click.UsageError, match="pip install safle-private"):
+        command.main(["--round", "round.private"], standalone_mode=False)
+    assert release.prepare_before({}) is None
+    with pytest.raises(MissingExtra, match="pip install 'safle-private'"):
+        formats.format_named("masked contribution")
+
+
+def test_the_options_of_a_house_are_those_of_the_commands_that_count():
+    for name in ("count", "histogram", "evaluate"):
+        shown = {option for one in command_named(name).params for option in one.opts}
+        assert {"--round", "--operator", "--key"} <= shown
+
+
+def command_named(name):
+    return main.app.get_command(click.Context(main.app), name)

@@ -17,7 +17,6 @@ from safle.basics import atomic, to_mapping
 from safle.encoders import Encoder, load_encoder
 from safle.errors import EncoderMismatch, FederationError, SafleError, SettingsError, SolveError
 from safle.model import Model
-from safle.private import PrivateRound, PublicKey, StatisticsSpace
 from safle.server import Limits, Store
 from safle.site import LOG, write_log
 from safle.solver import solve
@@ -28,6 +27,7 @@ from safle_flower.report import KEPT, Report
 from safle_flower.round import Progress, Round
 from safle_flower.settings import Run
 from safle_flower.tasks import COUNTS, PAGE, CountTask, EvaluationTask, MaskTask, RequestTask
+from safle_private import PrivateRound, PublicKey, StatisticsSpace
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid

@@ -15,15 +15,6 @@ from numpy.typing import NDArray
 
 from safle.basics import atomic, require_package
 from safle.encoders import Encoder, load_encoder
-from safle.private import (
-    History,
-    PrivateKey,
-    Request,
-    StatisticsSpace,
-    answer_request,
-    declare_round,
-    mask,
-)
 from safle.server import Limits
 from safle.site import LOG
 from safle.statistics import count
@@ -36,6 +27,15 @@ from safle_flower.messages import Answer
 from safle_flower.report import Report
 from safle_flower.server import serve
 from safle_flower.settings import Run
+from safle_private import (
+    History,
+    PrivateKey,
+    Request,
+    StatisticsSpace,
+    answer_request,
+    declare_round,
+    mask,
+)
 
 KEYHOLDERS = 2
 """How many keyholders a private simulation has."""

@@ -16,12 +16,12 @@ from safle.encoders import Encoder
 from safle.errors import FederationError
 from safle.evaluation import Evaluation, EvaluationReport, require_answers
 from safle.model import Model
-from safle.private import Gathering, KeyholderAnswer, Masked, PrivateRound, Request
 from safle.server import Limits, Store
 from safle.site import LOG
 from safle.statistics import Accumulator
 from safle.wire import decode, write
 from safle_flower import airlock
+from safle_private import Gathering, KeyholderAnswer, Masked, PrivateRound, Request
 
 log = logging.getLogger("flwr")
 SUFFIX, ANSWER_SUFFIX = ".masked", ".answer"

@@ -17,9 +17,9 @@ from safle.encoders import LinearEncoder, make_encoder
 from safle.encoders.calibration import DeclaredRange, PublicSample
 from safle.errors import InvalidInput, MissingExtra
 from safle.model import Model
-from safle.publishing.noise import plan_noise, publish
 from safle.solver import HEADS, solve
 from safle.statistics import count
+from safle_private.noise import plan_noise, publish
 from support.data_sets import KINDS, data_sets, declared_settings
 
 onnx = pytest.importorskip("onnx")

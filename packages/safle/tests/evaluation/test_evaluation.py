@@ -27,12 +27,12 @@ from safle.evaluation.counts import FORMAT, Evaluation, find_cells, shapes
 from safle.evaluation.figures import FIGURES
 from safle.evaluation.report import SIDE
 from safle.model.scores import exponential, odds, probabilities
-from safle.private import EvaluationSpace, add_privately
 from safle.server.summing import sum_files
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.wire import container, decode, encode
 from safle.wire.formats import FileFormat
+from safle_private import EvaluationSpace, add_privately
 
 Answered = tuple[safle.Model, np.ndarray, np.ndarray]
 

@@ -14,11 +14,11 @@ from safle.encoders.histogram import Grid, Histogram
 from safle.evaluation import evaluate
 from safle.evaluation.counts import Evaluation
 from safle.model import Model
-from safle.publishing import plan_noise, publish
 from safle.solver import solve
 from safle.statistics import count
-from safle.statistics.noisy import NoisyStatistics
 from safle.wire import decode, encode
+from safle_private import plan_noise, publish
+from safle_private.noisy import NoisyStatistics
 from support.data_sets import KINDS, fixed_data
 
 

@@ -20,13 +20,13 @@ from safle.errors import EncoderMismatch, InvariantError, SafleError, WireError
 from safle.evaluation import evaluate
 from safle.evaluation.counts import Evaluation
 from safle.model import Model
-from safle.publishing import plan_noise, publish
 from safle.server.contribution import open_contribution
 from safle.solver import solve
 from safle.statistics import Accumulator, Statistics, count
-from safle.statistics.noisy import NoisyStatistics
 from safle.wire import decode, encode
 from safle.wire.grams import has_few_samples
+from safle_private import plan_noise, publish
+from safle_private.noisy import NoisyStatistics
 from support.data_sets import BY_CLASS, KINDS, fixed_data, publishable_encoder, suiting_features
 from support.forged_sums import (
     Sums,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from safle.encoders.histogram import Histogram
 from safle.errors import WireError
 from safle.evaluation.counts import Evaluation
-from safle.statistics.noisy import NoisyStatistics
 from safle.wire import decode, read
 from safle.wire.container import VERSION
+from safle_private.noisy import NoisyStatistics
 from support.forging import Forgery, at_most, refuse, sealed
 
 

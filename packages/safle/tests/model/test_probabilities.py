@@ -27,9 +27,9 @@ from safle import (
 )
 from safle.errors import InvalidInput, WireError
 from safle.model import Model
-from safle.publishing.noise import plan_noise, publish
 from safle.solver import solve
 from safle.wire import write
+from safle_private.noise import plan_noise, publish
 from support import command
 
 BINS = 15

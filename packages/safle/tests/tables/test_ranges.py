@@ -63,7 +63,7 @@ def test_features_that_fall_into_one_or_two_bins_are_named(safle, tmp_path):
 
 def test_a_private_round_of_histograms_takes_its_grids_from_a_schema(safle, tmp_path):
     pytest.importorskip("cryptography")
-    from safle.private import PrivateRound, PublicKey
+    from safle_private import PrivateRound, PublicKey
 
     (tmp_path / "schema.toml").write_text(SCHEMA)
     for name in ("operator", "a", "b", "board"):

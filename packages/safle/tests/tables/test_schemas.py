@@ -8,9 +8,9 @@ import pytest
 from safle import Column, Schema, count, make_encoder, merge_schemas
 from safle.encoders import Encoder
 from safle.errors import SafleWarning, SettingsError, TableError
-from safle.publishing.noise import Sensitivity
 from safle.tables import open_table
 from safle.tables.drafting import draft_schema
+from safle_private.noise import Sensitivity
 
 SCHEMA = Schema(
     (Column("age", 0, 100), Column("size", 0, 90, "mm"), Column("sex", levels=("f", "m"))),

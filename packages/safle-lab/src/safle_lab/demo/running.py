@@ -24,7 +24,6 @@ from safle.basics import atomic
 from safle.encoders import DEFAULT_KIND, Encoder, make_encoder
 from safle.evaluation import render_page
 from safle.model import Model
-from safle.private import StatisticsSpace, add_privately
 from safle.server import Limits, sum_files
 from safle.site import count_table
 from safle.solver import RidgeCurve, solve
@@ -33,6 +32,7 @@ from safle.wire import read, write
 from safle_lab.charts import SHARED_TEMPLATES, Chart, Mix, Series, draw
 from safle_lab.digits import Digits, load_digits
 from safle_lab.partitions import Parts, class_mix, partition
+from safle_private import StatisticsSpace, add_privately
 
 PIXELS = DeclaredRange(0, 16, 64)
 """A digit is 8 x 8 pixels of 0 to 16: a range everybody knows without seeing data."""

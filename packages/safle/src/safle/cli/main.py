@@ -33,10 +33,6 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "What a store does, file by file": {
         "sum": ("sums.add_up", "Add up contributions: each is verified, none twice."),
         "solve": ("solve.solve", "Solve for the weights: one linear system."),
-        "publish": ("sums.publish", "Add noise to a sum: differential privacy."),
-    },
-    "Private sums": {
-        "private": ("private.private", "Add up contributions that nobody can read."),
     },
     "With a model": {
         "predict": ("predict.predict", "Predict the class of every sample of a table."),
@@ -54,6 +50,7 @@ COMMANDS = {
     name: (panel, *place) for panel, places in PANELS.items() for name, place in places.items()
 }
 HOUSES = {
+    "safle-private": ("private", "publish"),
     "safle-images": ("features", "backbones"),
     "safle-flower": ("airlock", "deploy", "simulate"),
     "safle-lab": ("demo", "experiment", "report", "attack"),

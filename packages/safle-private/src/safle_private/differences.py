@@ -1,0 +1,236 @@
+"""What a sum gives away together with sums that were opened before, in whatever round.
+
+An opened sum is a row of numbers over the clients. Several sums, each added or subtracted any
+number of times, give the span of their rows over the rationals. If a row of that span holds fewer
+than ``least_clients`` clients, these few are given away.
+
+Nobody can see whether two rounds count the same data. They are judged as if they did.
+
+Clients who stand together in all rows share a column. A small row needs most columns to be zero, so
+the search goes through the columns, largest first: each is left in, or is made zero, which takes
+one of the sums out of the equations. All numbers are exact.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from safle.errors import FederationError
+from safle_private.messages import Request
+
+MOST_STEPS = 5_000
+"""Of one search: seconds. Chains of sums that grow by enough clients need a few."""
+Columns = list[list[Fraction]]
+"""For each group of clients: its number in the asked sum, then in each earlier one."""
+_NAME, _KEY = "name", "key"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A set of clients whose sum was opened, or is about to be.
+
+    Attributes
+    ----------
+    members : each client with the file that it sent
+    clients : the clients' names, by their keys
+    least_clients : of the round
+    """
+
+    round_digest: str
+    request_digest: str
+    members: frozenset[str]
+    clients: dict[str, str]
+    least_clients: int
+
+    @staticmethod
+    def of(request: Request) -> Opened:
+        """The set that a request would open."""
+        private_round = request.private_round
+        clients = {private_round.clients[name].signing: name for name in request.heads}
+        least_clients = private_round.least_clients
+        digests = private_round.digest, request.digest
+        return Opened(*digests, request.members, clients, least_clients)
+
+
+def check_sets(sets: Iterable[frozenset[str]], least_clients: int) -> None:
+    """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
+
+    Of any two sets, the larger must hold the smaller and ``least_clients`` more. From such a chain
+    of sums follow only sums over whole steps of it. Every keyholder must answer every request, so
+    one honest keyholder is enough to judge all of them.
+    """
+    chain = sorted(sets, key=len)
+    for smaller, larger in pairwise([frozenset[str](), *chain]):
+        removed, added = smaller - larger, larger - smaller
+        fewest = min(len(removed) or least_clients, len(added))
+        clients = f"{fewest} client" + "s" * (fewest != 1)
+        if fewest < least_clients and len(chain) == 1:
+            raise FederationError(
+                f"the sum of {clients}; at least {least_clients} are needed to open it"
+            )
+        if fewest < least_clients:
+            raise FederationError(
+                f"with the sums opened before, this would tell {clients} apart from the others; at "
+                f"least {least_clients} must stay together: wait until more clients have come or "
+                "gone"
+            )
+        if removed:
+            raise FederationError(
+                "this set, and one that was opened before, each hold clients that the other does "
+                "not; expected one that holds all of the other, and at least "
+                f"{least_clients} more: ask for all clients of both sets, or for fewer of those "
+                "that are in both"
+            )
+
+
+def check_despite(exposed: dict[str, frozenset[str]], despite: Collection[str]) -> None:
+    """Refuse what gives clients away, unless each of them is named, and nobody else."""
+    named = {name for names in exposed.values() for name in names & {*despite}}
+    if others := sorted({*despite} - named):
+        raise FederationError(
+            f"--despite-difference {others[0]}: this sum does not give {others[0]} away; name "
+            f"exactly those whom it does: {', '.join(exposed) or 'nobody'}"
+        )
+    if all(names & {*despite} for names in exposed.values()):
+        return
+    options = " ".join(f"--despite-difference {shlex.quote(name)}" for name in exposed)
+    raise FederationError(
+        f"with the sums opened before, this would give away {', '.join(exposed)}, alone or as a "
+        "group of fewer clients than the round's least, if the clients count the same data in all "
+        "rounds: ask for a sum of the same clients as before; if you know that nobody has kept an "
+        f"earlier sum, or that other data are counted, answer with {options}"
+    )
+
+
+def find_exposed(asked: Opened, before: Sequence[Opened]) -> dict[str, frozenset[str]]:
+    """Who is given away once the asked sum is open, and was not before.
+
+    A key under two names is one person, and so is a name under two keys. But a new key may also
+    be somebody else's: each person with several keys is judged as several, too.
+
+    Returns
+    -------
+    All names of each of them, by the one that the request says, or an earlier sum.
+    """
+    person_of = _find_persons([*before, asked])
+    keys_of: dict[str, list[str]] = {}
+    for key, person in person_of.items():
+        keys_of.setdefault(person, []).append(key)
+    exposed: set[str] = set()
+    for divided in [None, *(person for person, keys in keys_of.items() if len(keys) > 1)]:
+        view = {key: key if who == divided else who for key, who in person_of.items()}
+        exposed |= {person_of.get(one, one) for one in _find_in_view(asked, before, view)}
+    names: dict[str, list[str]] = {person: [] for person in exposed}
+    for one in (asked, *reversed(before)):
+        for key, name in one.clients.items():
+            if person_of[key] in exposed:
+                names[person_of[key]].append(name)
+    return dict(sorted((known[0], frozenset(known)) for known in names.values()))
+
+
+def _find_persons(sets: Sequence[Opened]) -> dict[str, str]:
+    """The person of each key: all keys of one name, and all names of one key, are one person's."""
+    parents: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def root_of(node: tuple[str, str]) -> tuple[str, str]:
+        while parents.setdefault(node, node) != node:
+            node = parents[node]
+        return node
+
+    pairs = [pair for one in sets for pair in one.clients.items()]
+    for key, name in pairs:
+        parents[root_of((_KEY, key))] = root_of((_NAME, name))
+    return {key: " ".join(root_of((_KEY, key))) for key, _ in pairs}
+
+
+def _find_in_view(asked: Opened, before: Sequence[Opened], view: Mapping[str, str]) -> set[str]:
+    """Who is exposed, if each key is the person that ``view`` says."""
+    wanted = _count_persons(asked, view)
+    rows = [(one.least_clients, _count_persons(one, view)) for one in before]
+    exposed: set[str] = set()
+    if [*_search(wanted, [row for _, row in rows], 1)]:
+        # It follows from the sums before: it says nothing new.
+        return exposed
+    tiers = sorted({asked.least_clients, *(least for least, _ in rows)})
+    for least in tiers[tiers.index(asked.least_clients) :]:
+        found = {*_search(wanted, [row for own, row in rows if own <= least], least)}
+        if least > asked.least_clients:
+            # What rounds of a smaller number alone give, their clients have agreed to.
+            found -= {*_search(wanted, [row for own, row in rows if own < least], least)}
+        exposed.update(*found)
+    return exposed
+
+
+def _count_persons(one: Opened, view: Mapping[str, str]) -> Counter[str]:
+    return Counter(view[key] for key in one.clients)
+
+
+def _search(
+    wanted: Counter[str], rows: Sequence[Counter[str]], least: int
+) -> Iterator[frozenset[str]]:
+    """The smallest groups, of fewer than ``least``, to which the wanted row comes down.
+
+    Yields
+    ------
+    Every group of persons for which the wanted row plus a combination of the other rows is nonzero
+    on these persons alone, and on no part of them; an empty group if it can be zero.
+    """
+    together: dict[tuple[int, ...], list[str]] = {}
+    distinct = [dict(row) for row in {frozenset(row.items()) for row in rows}]
+    for person in {*wanted, *(person for row in distinct for person in row)}:
+        pattern = wanted[person], *(row.get(person, 0) for row in distinct)
+        together.setdefault(pattern, []).append(person)
+    ordered = sorted(together.items(), key=lambda item: (-len(item[1]), item[0]))
+    groups = [persons for _, persons in ordered]
+    columns = [[Fraction(number) for number in pattern] for pattern, _ in ordered]
+    for found in _smallest_supports(columns, [len(group) for group in groups], least):
+        yield frozenset(person for at in found for person in groups[at])
+
+
+def _smallest_supports(
+    columns: Columns, sizes: Sequence[int], least: int
+) -> Iterator[frozenset[int]]:
+    waiting: list[tuple[int, Columns, frozenset[int]]] = [(0, columns, frozenset())]
+    seen: list[frozenset[int]] = []
+    steps = 0
+    while waiting:
+        at, columns, kept = waiting.pop()
+        steps += 1
+        if steps > MOST_STEPS:
+            raise FederationError(
+                "the sums that you have opened overlap in too many ways to judge what this one "
+                "gives away with them: ask for the sum of clients that was opened before"
+            )
+        if any(one <= kept for one in seen):
+            continue
+        if at == len(sizes):
+            if not any(any(column[1:]) for column in columns):
+                found = frozenset(at for at, column in enumerate(columns) if column[0])
+                if found not in seen:
+                    seen.append(found)
+                    yield found
+            continue
+        free = next((row for row, number in enumerate(columns[at]) if row and number), None)
+        size = sizes[at] + sum(sizes[other] for other in kept)
+        if size < least and any(columns[at]):
+            waiting.append((at + 1, columns, kept | {at}))
+        # The column is made zero first: what is found is then as small as can be.
+        if free is not None:
+            waiting.append((at + 1, _make_zero(columns, at, free), kept))
+        elif not columns[at][0]:
+            waiting.append((at + 1, columns, kept))
+
+
+def _make_zero(columns: Columns, at: int, row: int) -> Columns:
+    """The columns once as much of one row is taken as makes a column zero."""
+    pivot = columns[at]
+    factors = [column[row] / pivot[row] for column in columns]
+    return [
+        [a - factor * b for a, b in zip(column, pivot, strict=True)] if factor else column
+        for column, factor in zip(columns, factors, strict=True)
+    ]

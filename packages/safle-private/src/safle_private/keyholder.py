@@ -1,0 +1,287 @@
+"""A keyholder: opens sums of enough clients, and never two that tell few clients apart.
+
+The history names a sum, on the disk, before any mask is added up: a crash cannot lose it. Sums of
+one round are judged by `check_sets`, without exception; those of all rounds together by
+`find_exposed`, and whoever is given away must be named to open the sum all the same.
+
+A history that was lost, or an older copy of it, knows too little to judge. So it is begun once, on
+purpose, and a round may name sums that it must hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from safle.basics import SealedFile, StrPath, now
+from safle.errors import FederationError
+from safle.site import log_refusal, write_log
+from safle_private.differences import Opened, check_despite, check_sets, find_exposed
+from safle_private.keys import PrivateKey, SignedHead
+from safle_private.ledger import Ledger
+from safle_private.messages import KeyholderAnswer, Request
+from safle_private.noise import epsilon_of
+from safle_private.round import PrivateRound
+from safle_private.spaces import StatisticsSpace
+from safle_private.vector import SEED_BYTES, add_masks, derive_key
+
+_TABLES = {
+    "opened": ("round", "request", "members", "clients", "least", "time"),
+    "answers": ("round", "request", "answer"),
+    "begun": ("time",),
+    "despite": ("round", "request", "clients", "time"),
+}
+_EMPTY = (
+    "this history is empty: if you have opened sums before, name the file that holds them; if "
+    "this is your first sum, say --new-history"
+)
+_UNUSABLE = "{error}; without its history a keyholder must not answer"
+
+
+class History:
+    """The sums that a keyholder has opened, in a sealed file, on the disk when a call returns.
+
+    Parameters
+    ----------
+    new : begin it, or go on with one that lacks sums which a round names
+
+    Attributes
+    ----------
+    ledger : the rounds with noise, in the same file
+
+    Raises
+    ------
+    FederationError
+        There is no history, or an empty one that nobody has begun, and ``new`` is false.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with History(f"{folder}/board.sqlite", new=True) as history:
+    ...         history.sets()
+    ...     try:
+    ...         History(f"{folder}/boards.sqlite")
+    ...     except FederationError as error:
+    ...         print(str(error)[:40])
+    []
+    this history is empty: if you have opene
+    """
+
+    def __init__(self, path: StrPath, *, new: bool = False) -> None:
+        if not new and not Path(path).exists():
+            raise FederationError(_EMPTY)
+        self.new = new
+        self._file = SealedFile(path, _TABLES, message=_UNUSABLE)
+        try:
+            self._begin()
+        except BaseException:
+            self._file.close()
+            raise
+        self.ledger = Ledger(path)
+
+    def _begin(self) -> None:
+        with self._file.transaction():
+            self._found = len(self.sets())
+            if self._found or any(self._file.rows("begun")):
+                return
+            if not self.new:
+                raise FederationError(_EMPTY)
+            self._file.append("begun", now())
+
+    def __enter__(self) -> History:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def sets(self) -> list[Opened]:
+        """The sets that were opened, or were about to be, in all rounds."""
+        with self._file.naming():
+            return [
+                Opened(digest, asked, frozenset(json.loads(members)), json.loads(clients), least)
+                for _, digest, asked, members, clients, least, _ in self._file.rows("opened")
+            ]
+
+    def despite(self) -> dict[str, list[str]]:
+        """The clients whom sums gave away, and were opened all the same, by request."""
+        with self._file.naming():
+            rows = self._file.rows("despite")
+            return {request: json.loads(clients) for _, _, request, clients, _ in rows}
+
+    def check(self, request: Request, keyholder: str, despite: Collection[str] = ()) -> bool:
+        """Refuse a request for what was opened before; whether it is a new one.
+
+        Parameters
+        ----------
+        despite : all clients whom the sum gives away together with those of other rounds
+        """
+        asked, before = Opened.of(request), self.sets()
+        if any(asked.request_digest == one.request_digest for one in before):
+            return False
+        self._check_age(request.private_round, keyholder, before)
+        same_round = [one.members for one in before if one.round_digest == asked.round_digest]
+        if same_round and request.private_round.space.privacy is not None:
+            raise FederationError(
+                "a set of this round was opened before, and every sum that opens with noise "
+                "costs as much privacy as the first: declare a new round"
+            )
+        check_sets([*same_round, asked.members], asked.least_clients)
+        check_despite(find_exposed(asked, before), despite)
+        return True
+
+    def _check_age(self, private_round: PrivateRound, keyholder: str, before: list[Opened]) -> None:
+        """Refuse a history that lacks what the round says it holds, unless it is a new one."""
+        expected = private_round.after.get(keyholder, ())
+        missing = {*expected} - {one.request_digest for one in before}
+        if missing and not self.new:
+            raise FederationError(
+                f"this history lacks {len(missing)} of the {len(expected)} sums that you have "
+                "opened before, as the round says: it is an older copy, or another's; bring the "
+                "right one back, or say --new-history if it is lost"
+            )
+        if self.new and self._found and not missing:
+            raise FederationError(
+                f"this history is not new, it holds sums: {self._found}; leave --new-history out"
+            )
+
+    def add(self, request: Request, keyholder: str, despite: Collection[str] = ()) -> None:
+        """Check a request against all earlier ones, and note it."""
+        asked = Opened.of(request)
+        digests = asked.round_digest, asked.request_digest
+        with self._file.transaction():
+            if not self.check(request, keyholder, despite):
+                return
+            texts = json.dumps(sorted(asked.members)), json.dumps(asked.clients)
+            self._file.append("opened", *digests, *texts, asked.least_clients, now())
+            if despite:
+                self._file.append("despite", *digests, json.dumps(sorted({*despite})), now())
+
+    def keep_answer(self, request: Request, data: bytes) -> bytes:
+        """Keep the first answer to a request, and return it: new noise could be averaged away."""
+        with self._file.transaction():
+            if (kept := self.find_answer(request)) is not None:
+                return kept
+            self._file.append("answers", request.private_round.digest, request.digest, data)
+        return data
+
+    def find_answer(self, request: Request) -> bytes | None:
+        """The answer that was kept for a request; only answers with noise are kept."""
+        digests = request.private_round.digest, request.digest
+        rows: Iterator[tuple[Any, ...]] = self._file.rows("answers")
+        return next((data for _, *known, data in rows if (*known,) == digests), None)
+
+
+def explain(request: Request, history: History) -> list[str]:
+    """Say what a keyholder is asked to open, in sentences for the person who decides."""
+    private_round, clients = request.private_round, request.heads
+    asked, opened = Opened.of(request), history.sets()
+    before = [one for one in opened if one.round_digest == asked.round_digest]
+    past = f"Sets of this round that you have opened before: {len(before)}."
+    known = asked.request_digest in {one.request_digest for one in before}
+    if known:
+        past = "You have opened this very set before: the answer will be the same."
+    if not opened:
+        past = "Your history is new: if you have answered before, stop, and name its old file."
+    noise, promised = "", private_round.space.privacy
+    if promised is not None:
+        noise = f" You add noise: {promised.promise}, whatever the others do."
+        if not before and (spent := history.ledger.releases()):
+            rho = sum((release.rho for release in spent), promised.rho)
+            together = epsilon_of(rho, promised.delta)
+            noise += (
+                f" Rounds with noise that you have opened before: {len(spent)}; all together, for "
+                f"the same people, they make epsilon {together:.3g}."
+            )
+    text = f"""
+{private_round.operator.name} asks you to open the sum of {len(clients)} of \
+{len(private_round.clients)} clients of round {private_round.digest[:12]}…: {", ".join(clients)}.
+The round opens sums of at least {private_round.least_clients} clients, if all keyholders answer: \
+{", ".join(private_round.keyholders)}.
+{past}
+You open the sum of all these clients, and the value of none of them alone.{noise}"""
+    lines = text.strip().splitlines()
+    if not known and (exposed := find_exposed(asked, opened)):
+        lines.append(
+            "Beware: with the sums that you have opened before, this one gives away "
+            f"{', '.join(exposed)}, if the clients count the same data in all rounds."
+        )
+    return lines
+
+
+def answer_request(
+    request: Request,
+    key: PrivateKey,
+    history: History,
+    *,
+    despite_difference: Collection[str] = (),
+    log: Path | None = None,
+) -> KeyholderAnswer:
+    """Add up a keyholder's masks of a request's clients; the same request gets the same answer.
+
+    Parameters
+    ----------
+    despite_difference : every client whom this sum gives away, together with sums of other rounds
+        in the history, and whom you give away all the same; it is noted there
+    log : file in which this call notes that it has answered, or why it refused, before it returns
+
+    Raises
+    ------
+    FederationError
+        Too few clients, a box that is not this keyholder's, a set that differs by too few clients
+        from what was opened before, or a history that is older than the round says.
+    """
+    if log is None:
+        return _answer(request, key, history, despite_difference)
+    about: dict[str, Any] = {"who": key.name, "digest": request.digest, "place": log}
+    with log_refusal(**about):
+        answer = _answer(request, key, history, despite_difference)
+    note = f"a sum of {len(request.heads)} clients"
+    if despite_difference:
+        note += f", which gives away {', '.join(sorted({*despite_difference}))}"
+    write_log("opened", note=note, **about)
+    return answer
+
+
+def require_keyholder(private_round: PrivateRound, key: PrivateKey) -> None:
+    """`FederationError` unless the key is one of the round's keyholders'."""
+    if private_round.keyholders.get(key.name) != key.public:
+        raise FederationError(
+            f"{key.name}'s key is not a keyholder's of this round; use a key that the round lists"
+        )
+
+
+def _answer(
+    request: Request, key: PrivateKey, history: History, despite: Collection[str]
+) -> KeyholderAnswer:
+    private_round, space = request.private_round, request.private_round.space
+    require_keyholder(private_round, key)
+    mask_keys = [_open_mask_key(head, private_round, key) for head in request.heads.values()]
+    history.add(request, key.name, despite)
+    if kept := history.find_answer(request):
+        return KeyholderAnswer.from_bytes(kept, private_round)
+    masks = private_round.sizes.zeros()
+    add_masks(private_round.sizes, masks, mask_keys)
+    answer = KeyholderAnswer(key.name, private_round.digest, request.digest, masks)
+    if not isinstance(space, StatisticsSpace) or space.privacy is None:
+        return answer
+    history.ledger.spend(space.space, space.privacy.epsilon, space.privacy.delta)
+    space.hide(masks)
+    return KeyholderAnswer.from_bytes(
+        history.keep_answer(request, answer.to_bytes(key)), private_round
+    )
+
+
+def _open_mask_key(head: SignedHead, private_round: PrivateRound, key: PrivateKey) -> bytes:
+    """The key of the mask that a client has given to a keyholder; errors name the client."""
+    client = str(head.fields["client"])
+    try:
+        box = bytes.fromhex(head.fields["boxes"][key.name])
+        seed = key.open_box(box, private_round.bound_to(client, head.payload_digest, key.name))
+        if len(seed) != SEED_BYTES:
+            raise FederationError(f"its box holds {len(seed)} bytes; expected {SEED_BYTES}")
+    except (FederationError, ValueError) as error:
+        raise FederationError(f"{client}: {error}; ask for a sum without {client}") from error
+    return derive_key(seed, private_round.digest, client, key.name)

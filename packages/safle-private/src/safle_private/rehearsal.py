@@ -1,0 +1,59 @@
+"""A whole private round in one process, with keys of its own: for demonstrations and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from safle_private.keyholder import History, answer_request
+from safle_private.keys import PrivateKey
+from safle_private.messages import Gathering, KeyholderAnswer, Masked, Request, mask
+from safle_private.round import declare_round
+from safle_private.vector import Space
+
+
+def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
+    """Add up clients' values as a private round does, every file written and read again.
+
+    Parameters
+    ----------
+    values : for each client, by name, a function that makes its value when its turn comes
+
+    Examples
+    --------
+    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle_private import StatisticsSpace
+    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5, 0.9)]
+    >>> space = StatisticsSpace.of(encoder, ["ill", "well"], most_total_samples=100)
+    >>> clients = {f"client-{at}": lambda part=part: part for at, part in enumerate(parts)}
+    >>> add_privately(space, clients) == parts[0] + parts[1] + parts[2]
+    True
+    """
+    operator = PrivateKey.new("operator")
+    clients = {name: PrivateKey.new(name) for name in values}
+    keyholders = [PrivateKey.new(name) for name in ("keyholder-0", "keyholder-1")]
+    private_round = declare_round(
+        operator,
+        space,
+        clients=[key.public for key in clients.values()],
+        keyholders=[key.public for key in keyholders],
+        least_clients=2,
+    )
+    gathering = Gathering(private_round)
+    for name, make in values.items():
+        sent = mask(private_round, clients[name], make()).to_bytes()
+        gathering.add(Masked.from_bytes(sent, private_round))
+    total = gathering.finish()
+    request = Request.from_bytes(total.request.to_bytes(), private_round)
+    answers = []
+    for key in keyholders:
+        with (
+            TemporaryDirectory() as folder,
+            History(Path(folder) / "history.sqlite", new=True) as history,
+        ):
+            data = answer_request(request, key, history).to_bytes(key)
+        answers.append(KeyholderAnswer.from_bytes(data, private_round))
+    return total.open(answers)

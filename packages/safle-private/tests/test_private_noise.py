@@ -1,0 +1,182 @@
+"""Rounds that open with noise: whose, how much, and never twice."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from private_support.private_rounds import make_parties, new_history
+from safle import DeclaredRange, LinearEncoder, Model, count, solve
+from safle.errors import (
+    CountOverflow,
+    FederationError,
+    PolicyRefused,
+    SafleError,
+    SettingsError,
+)
+from safle.site.policy import Policy
+from safle.site.release import Release
+from safle.statistics import sum_statistics
+from safle.statistics.free_sums import FreeSums
+from safle_private import (
+    History,
+    PrivateRound,
+    StatisticsSpace,
+)
+from safle_private.keyholder import explain
+from safle_private.noise import draw_noise, epsilon_of
+from safle_private.release import under_masks
+from safle_private.vector import Sizes, pack, unpack
+from support.data_sets import KINDS, publishable_encoder
+
+CALIBRATION = DeclaredRange(-3, 3, feature_dim=3)
+LINEAR = LinearEncoder.publishable(CALIBRATION)
+GENERATOR = np.random.default_rng(0)
+
+
+def noisy_space(encoder, epsilon=2.0, keyholders=3):
+    exact = StatisticsSpace.of(encoder, [0, 1, 2], 10_000)
+    return exact.with_noise(epsilon, 1e-5, "declared", keyholders)
+
+
+def parts_of(encoder):
+    return [
+        count(encoder, GENERATOR.normal(0, 1, (30, 3)), GENERATOR.integers(0, 2, 30))
+        for _ in range(3)
+    ]
+
+
+def no_noise(size, scale):
+    return np.zeros(size, np.int64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_noise_and_sums_go_the_same_way(kind):
+    encoder = publishable_encoder(kind, CALIBRATION)
+    space, total = noisy_space(encoder), sum_statistics(parts_of(encoder))
+    free, draws = FreeSums(encoder.layout, 3), np.random.default_rng(1)
+    exact, sums = free.take(total, space.class_names), slice(free.cross.start, None)
+    opened = unpack(space, pack(space, exact)).released
+    assert np.array_equal(opened[sums], exact[sums])
+    noise = draw_noise(
+        encoder.layout, 3, space.privacy, lambda n, scale: draws.integers(-9, 10, n) * int(scale)
+    )
+    hidden = pack(space, space.entries(total))
+    space.hide(hidden, lambda n, scale: np.full(n, int(scale)))
+    assert np.array_equal(unpack(space, pack(space, noise)).released[sums], noise[sums])
+    lower = unpack(space, hidden).released
+    assert (lower[free.cross] < exact[free.cross]).all()
+
+
+def test_more_samples_than_declared_are_noticed_under_noise():
+    space = noisy_space(LINEAR)
+    vector = pack(space, space.entries(parts_of(LINEAR)[0]))
+    for _ in range(16):
+        Sizes.of(space).add(vector, vector.copy())
+    with pytest.raises(CountOverflow, match=r"1,966,080 samples; the round allows 10,000"):
+        unpack(space, vector)
+    with pytest.raises(CountOverflow, match="declare fewer samples"):
+        replace(space, most_total_samples=LINEAR.layout.most_samples)
+
+
+@pytest.fixture(scope="module")
+def played():
+    """A round, its masked sum, and all answers."""
+    parties = make_parties(noisy_space(LINEAR), 3, keyholders=3)
+    total = parties.add_up(parts_of(LINEAR))
+    return parties, total, [parties.answer(at, total) for at in range(3)]
+
+
+def test_what_opens_has_the_noise_of_all_keyholders(played):
+    parties, total, files = played
+    opened = parties.open(total, files)
+    planned = parties.private_round.space.privacy
+    assert opened.privacy.promise == "epsilon 2, delta 1e-05"
+    assert opened.privacy.gram == pytest.approx(planned.gram * math.sqrt(3))
+    assert np.isfinite(Model.of(LINEAR, solve(opened)).weights).all()
+    other = parties.open(total)
+    # Two histories, two draws.
+    assert not np.array_equal(opened.released, other.released)
+
+
+def test_the_exact_sum_opens_for_nobody(played, monkeypatch):
+    """Less all noise it would: so it is noise, and nothing else, that is in the way."""
+    parties, total, files = played
+    with pytest.raises(FederationError, match="no answer of keyholder-2; all 3"):
+        parties.open(total, files[:2])
+    monkeypatch.setattr(StatisticsSpace.hide, "__defaults__", (no_noise,))
+    exact = parties.open(total).released
+    noisy = parties.open(total, files).released
+    # A draw may be nought, of the three counts often, of the fifteen others once in 1,900: that
+    # half of them are has a chance below 1e-15.
+    assert (exact != noisy).mean() > 0.5
+    # One honest keyholder's noise is left where two give their masks without any.
+    given = [parties.answer(0, total), parties.answer(1, total), files[2]]
+    honest = parties.open(total, given).released
+    assert (exact != honest).mean() > 0.5
+
+
+def test_a_second_answer_is_the_first(played, tmp_path):
+    parties, total, _ = played
+    place = tmp_path / "history.sqlite"
+    assert parties.answer(0, total, place) == parties.answer(0, total, place)
+
+
+def test_rounds_of_a_keyholder_add_up(played, tmp_path):
+    parties, total, _ = played
+    place = tmp_path / "history.sqlite"
+    for _ in range(2):
+        parties.answer(0, total, place)
+    with History(place) as history:
+        spent = history.ledger.releases()
+        assert [(row.epsilon, row.rho) for row in spent] == [
+            (2.0, parties.private_round.space.privacy.rho)
+        ]
+        assert "before:" not in explain(total.request, history)[-1]
+        again = parties.again(parties.private_round.space)
+        files = [again.mask(at, part) for at, part in enumerate(parts_of(LINEAR))]
+        told = explain(again.gather(files).request, history)[-1]
+    together = epsilon_of(2 * spent[0].rho, 1e-5)
+    assert (
+        f"opened before: 1; all together, for the same people, they make epsilon {together:.3g}."
+        in told
+    )
+
+
+def test_a_round_opens_one_set(played, tmp_path):
+    parties = make_parties(noisy_space(LINEAR), 6, keyholders=3)
+    files = [
+        parties.mask(at, part) for at, part in enumerate([*parts_of(LINEAR), *parts_of(LINEAR)])
+    ]
+    place = tmp_path / "history.sqlite"
+    parties.answer(0, parties.gather(files[:3]), place)
+    with pytest.raises(FederationError, match="declare a new round"):
+        parties.answer(0, parties.gather(files), place)
+
+
+def test_the_keyholder_is_told_of_the_noise(played):
+    _, total, _ = played
+    with new_history() as history:
+        assert "You add noise: epsilon 2" in explain(total.request, history)[-1]
+
+
+def test_a_round_with_noise_needs_a_clip_and_a_promise(played):
+    parties, _, _ = played
+    again = PrivateRound.load(parties.private_round.data, parties.operator.public)
+    assert again.space == parties.private_round.space
+    with pytest.raises(SettingsError, match="norm clip"):
+        noisy_space(LinearEncoder.calibrated(CALIBRATION))
+    for epsilon in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(SafleError):
+            noisy_space(LINEAR, epsilon)
+
+
+def test_a_site_s_policy_sees_the_epsilon_of_the_round(played):
+    parties, _, _ = played
+    masked = under_masks(Release.of(parts_of(LINEAR)[0]), parties.private_round)
+    Policy(most_epsilon=2.0).check(masked)
+    with pytest.raises(PolicyRefused, match="most_epsilon"):
+        Policy(most_epsilon=1.5).check(masked)
