@@ -15,7 +15,7 @@ GOOD = "age,dose,label\n1,2,ill\n3,4,well\n"
 TABLES = {
     "cell": (GOOD + f"5,{SECRET},ill\n", "TableError in line 4 of its table"),
     "header": (f"age,{SECRET},{SECRET}\n1,2,ill\n", "TableError"),
-    "label": (GOOD + f"5,6,\n{SECRET},6,ill\n", "TableError in line 4 of its table"),
+    "label": (GOOD + f"5,6,\n7,6,{SECRET}\n", "TableError in line 4 of its table"),
     "width": (GOOD + f"5,6,ill,{SECRET}\n", "TableError in line 4 of its table"),
     "column": (f"age,{SECRET}\n1,2\n", "TableError"),
     "weight": (f"age,n,label\n1,2,ill\n3,{SECRET},well\n", "TableError in line 3 of its table"),

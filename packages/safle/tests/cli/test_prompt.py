@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import safle
 from safle.encoders.histogram import Histogram
-from safle.wire import read
 
 FEATURES = np.random.default_rng(0).normal(size=(40, 3))
 LABELS = np.where(FEATURES[:, 0] > 0, "ill", "well")
@@ -55,8 +56,7 @@ MIXED_UP = {
     "statistics is a RandomFeatureEncoder": lambda: safle.solve(ENCODER),
     "read": lambda: safle.solve("total.stats"),
     "sum_statistics": lambda: safle.solve([STATISTICS]),
-    "statistics is a Histogram": lambda: safle.write("x.stats", HISTOGRAM),
-    "statistics is a str": lambda: safle.write(STATISTICS, "x.stats"),
+    "a str does not travel": lambda: safle.write(STATISTICS, "x.stats"),
     "contributions is a Statistics": lambda: safle.sum_statistics(STATISTICS),
     "contribution is a Histogram": lambda: safle.sum_statistics([STATISTICS, HISTOGRAM]),
     "encoder is a ndarray": lambda: safle.Accumulator(FEATURES),
@@ -78,7 +78,7 @@ def test_a_file_of_another_kind_is_a_typed_error_for_every_reader(tmp_path):
     writers = {
         safle.load_encoder: ENCODER.save,
         safle.load_model: MODEL.save,
-        safle.partial(read, value_type=Histogram): lambda path: safle.write(path, HISTOGRAM),
+        partial(safle.read, value_type=Histogram): lambda path: safle.write(path, HISTOGRAM),
         safle.read: lambda path: safle.write(path, STATISTICS),
         None: lambda path: path.write_text("age,label\n7,ill\n"),
     }

@@ -302,11 +302,12 @@ def test_a_merge_names_the_draft_in_another_unit(safle, tmp_path):
         (340, 1010, True),
         (100, 180, True),
         (0, 450, True),
-        (0, 400, False),
+        (0, 400, True),
+        (10, 400, False),
         (81, 120, False),
         (45, 60, False),
     ],
-    ids=["months", "elsewhere", "wide", "less-wide", "adjacent", "within"],
+    ids=["months", "elsewhere", "wide", "from-zero", "less-wide", "adjacent", "within"],
 )
 def test_two_drafts_are_compared_with_each_other(safle, tmp_path, low, high, suspect):
     paths = [tmp_path / "a.toml", tmp_path / "c.toml"]

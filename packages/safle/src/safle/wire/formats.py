@@ -112,7 +112,7 @@ def encode(value: Any) -> bytes:
     name = getattr(value, "format", None)
     if not isinstance(name, str):
         raise InvalidInput(
-            f"{type(value).__name__} is no value that travels; expected statistics, a histogram or "
+            f"a {type(value).__name__} does not travel; expected statistics, a histogram or "
             "evaluation counts"
         )
     return format_named(name).encode(value)
