@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from safle import DeclaredRange, Model, count, evaluate, make_encoder, solve
-from safle.encoders.histogram import Grid, Histogram
+from safle.statistics.histogram import Grid, Histogram
 from safle_private.spaces import EvaluationSpace, HistogramSpace, StatisticsSpace
 
 SAMPLES = 24

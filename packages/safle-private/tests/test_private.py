@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from private_support.private_rounds import answers_of, make_parties, new_history, open_history
 from safle.cli.main import app
 from safle.cli.session import Session
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import (
     CountOverflow,
     DuplicateContribution,
@@ -32,6 +31,7 @@ from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.statistics import sum_statistics
 from safle.statistics.gram import Triangle
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import container
 from safle_private import (
     HistogramSpace,

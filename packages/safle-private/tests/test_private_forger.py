@@ -13,8 +13,8 @@ import pytest
 
 from private_support.private_rounds import answers_of, make_parties, new_history
 from safle import DeclaredRange, LinearEncoder, Model, count, evaluate, solve
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import SafleError
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import container, decode, encode
 from safle_private import (
     EvaluationSpace,

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from private_support.private_rounds import make_parties, plain_entries, plain_mask
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import CountOverflow
 from safle.statistics import sum_statistics
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import encode
 from safle_private import HistogramSpace, StatisticsSpace
 from safle_private.vector import Sizes, add_masks, derive_key, pack, unpack

@@ -14,10 +14,11 @@ import safle_private as library
 from safle import cli as opt
 from safle.basics import atomic, naming, readable
 from safle.cli import Session, command, counts_facts, examples
-from safle.encoders import Grid, load_encoder
+from safle.encoders import load_encoder
 from safle.errors import FederationError
 from safle.model import load_model
 from safle.site import log_refusal, site_log, write_log
+from safle.statistics import Grid
 from safle.wire import container, format_named
 from safle_private.keyholder import explain, require_keyholder
 from safle_private.messages import gather_files

@@ -27,8 +27,9 @@ import msgspec
 from msgspec import Meta
 
 from safle.basics import as_settings, naming
-from safle.encoders import MAX_SAMPLES, CodeSpace, Grid, Layout, as_class_names
+from safle.encoders import CodeSpace, Layout, as_class_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
+from safle.statistics import MAX_SAMPLES, Grid
 from safle.wire import container
 from safle_private.keys import Hexadecimal, PrivateKey, PublicKey, SignedFile, SignedHead
 from safle_private.spaces import EvaluationSpace, HistogramSpace, StatisticsSpace

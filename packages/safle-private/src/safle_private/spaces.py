@@ -25,10 +25,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from safle.encoders import ClassName, CodeSpace, Encoder, Grid, Histogram, as_class_names
+from safle.encoders import ClassName, CodeSpace, Encoder, as_class_names
 from safle.errors import CountOverflow, InvariantError
 from safle.evaluation import Evaluation, shapes
-from safle.statistics import FreeSums, Statistics, restore_all, spread_all, take_all
+from safle.statistics import (
+    FreeSums,
+    Grid,
+    Histogram,
+    Statistics,
+    restore_all,
+    spread_all,
+    take_all,
+)
 from safle_private.noise import Draw, draw_discrete_gaussian, draw_noise, plan_noise
 from safle_private.noisy import NoisyStatistics, Privacy
 from safle_private.vector import (

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from safle.encoders.calibration import DeclaredMoments as DeclaredMoments
     from safle.encoders.calibration import DeclaredRange as DeclaredRange
     from safle.encoders.calibration import PublicSample as PublicSample
-    from safle.encoders.histogram import Grid as Grid
-    from safle.encoders.histogram import Histogram as Histogram
     from safle.encoders.registry import make_encoder as make_encoder
     from safle.encoders.schema import Column as Column
     from safle.encoders.schema import Schema as Schema
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from safle.statistics import Statistics as Statistics
     from safle.statistics import count as count
     from safle.statistics import sum_statistics as sum_statistics
+    from safle.statistics.histogram import Grid as Grid
+    from safle.statistics.histogram import Histogram as Histogram
     from safle.tables.merging import merge_schemas as merge_schemas
     from safle.wire import read as read
     from safle.wire import write as write

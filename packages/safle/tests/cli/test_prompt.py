@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import safle
-from safle.encoders.histogram import Histogram
+from safle.statistics.histogram import Histogram
 
 FEATURES = np.random.default_rng(0).normal(size=(40, 3))
 LABELS = np.where(FEATURES[:, 0] > 0, "ill", "well")

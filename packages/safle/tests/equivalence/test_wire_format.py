@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safle import DeclaredRange, count, make_encoder
-from safle.encoders.histogram import Grid, Histogram
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import container, encode
 from support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
 

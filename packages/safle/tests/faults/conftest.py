@@ -10,12 +10,12 @@ import pytest
 
 from safle.encoders import LinearEncoder
 from safle.encoders.calibration import DeclaredRange
-from safle.encoders.histogram import Grid, Histogram
 from safle.evaluation import evaluate
 from safle.evaluation.counts import Evaluation
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import decode, encode
 from safle_private import plan_noise, publish
 from safle_private.noisy import NoisyStatistics

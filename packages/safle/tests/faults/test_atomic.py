@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from safle.basics import atomic
-from safle.encoders.histogram import Grid, Histogram
 from safle.model import Model
 from safle.solver import solve
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import write
 from support.data_sets import fixed_data
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from safle.encoders.calibration import DeclaredRange
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, InvariantError, SafleError, WireError
 from safle.evaluation import evaluate
 from safle.evaluation.counts import Evaluation
@@ -23,6 +22,7 @@ from safle.model import Model
 from safle.server.contribution import open_contribution
 from safle.solver import solve
 from safle.statistics import Accumulator, Statistics, count
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import decode, encode
 from safle.wire.grams import has_few_samples
 from safle_private import plan_noise, publish

@@ -14,10 +14,10 @@ import pytest
 from safle.basics.memory import MOST_MEMORY, most_memory
 from safle.encoders import LinearEncoder
 from safle.encoders.codes import Block, CodeSpace, Layout
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, NotEnoughMemory, SettingsError, WireError
 from safle.evaluation import Evaluation
 from safle.statistics import Accumulator, Statistics, count
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import decode, encode
 from safle.wire.statistics import bytes_of_gram
 from support.data_sets import fixed_encoder

@@ -10,9 +10,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.encoders.histogram import Histogram
 from safle.errors import WireError
 from safle.evaluation.counts import Evaluation
+from safle.statistics.histogram import Histogram
 from safle.wire import decode, read
 from safle.wire.container import VERSION
 from safle_private.noisy import NoisyStatistics

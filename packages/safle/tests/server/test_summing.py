@@ -12,7 +12,6 @@ import psutil
 import pytest
 from upath import UPath
 
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
@@ -24,6 +23,7 @@ from safle.errors import (
 from safle.server import summing
 from safle.server.admission import Limits
 from safle.server.summing import sum_files
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import container, encode, read, write
 from support.data_sets import fixed_data, fixed_encoder
 

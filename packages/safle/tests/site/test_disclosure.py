@@ -7,8 +7,8 @@ import pytest
 
 from safle import count, make_encoder
 from safle.encoders.calibration import DeclaredRange
-from safle.site.exposure import count_own_codes, find_exposure
 from safle.statistics import Statistics
+from safle.statistics.exposure import count_own_codes, find_exposure
 from support.data_sets import KINDS, fixed_data, fixed_encoder
 from support.reference import phi
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from safle import count
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import PolicyRefused, SettingsError
 from safle.site.disguises import Disguises
 from safle.site.policy import EXAMPLE, VARIABLE, Policy
 from safle.site.release import Release
 from safle.statistics.cells import Cells
+from safle.statistics.histogram import Grid, Histogram
 from support.data_sets import KINDS, fixed_data
 
 KEPT = Release(

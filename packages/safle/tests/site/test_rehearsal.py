@@ -8,8 +8,8 @@ import pytest
 from safle.encoders import make_encoder
 from safle.encoders.calibration import DeclaredRange
 from safle.errors import InvalidInput
-from safle.site.exposure import find_exposure
 from safle.site.rehearsal import fitting_share, rehearse
+from safle.statistics.exposure import find_exposure
 from safle.tables import Table
 from safle.wire import encode
 from support.data_sets import KINDS, fixed_data

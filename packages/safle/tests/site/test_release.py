@@ -12,7 +12,6 @@ import pytest
 
 from safle import DeclaredRange, LinearEncoder, Model, count, solve
 from safle.basics.places import BESIDE
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import PolicyRefused, SafleWarning, StoreError
 from safle.server.card import write_card
 from safle.server.summing import sum_files
@@ -20,6 +19,7 @@ from safle.site.log import read_log
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.site.sheet import CLASSES_SHOWN, Sheet, write_release
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import encode
 from support.data_sets import fixed_data
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from safle import Column, DeclaredRange, Schema, load_encoder, make_encoder
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import EncoderMismatch, SafleWarning, SettingsError, TableError
+from safle.statistics.histogram import Grid, Histogram
 from safle.tables import open_table
 from safle.tables.table import Table
 from safle.wire import read

@@ -14,8 +14,8 @@ from safle.encoders.codes import Block, Layout, tables_of
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
 from safle.server.contribution import open_contribution
 from safle.server.store import Store
-from safle.site.exposure import find_exposure
 from safle.statistics import Accumulator, Statistics, count, sum_statistics
+from safle.statistics.exposure import find_exposure
 from safle.statistics.gram import Triangle
 from safle.wire import decode, encode
 from support.data_sets import BY_CLASS, fixed_data

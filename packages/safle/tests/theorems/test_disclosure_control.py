@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from safle import DeclaredRange, EmbeddingEncoder, LinearEncoder, Model, count, make_encoder, solve
 from safle.errors import PolicyRefused
 from safle.site.counting import count_table, evaluate_table
-from safle.site.exposure import count_own_codes, find_exposure
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.statistics import join_cells
+from safle.statistics.exposure import count_own_codes, find_exposure
 from safle.tables import Table
 from support.data_sets import KINDS, RandomCalibration, draw_encoder
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from safle import DeclaredRange, EmbeddingEncoder, LinearEncoder, Model, count, make_encoder, solve
-from safle.encoders.histogram import Grid
 from safle.encoders.random_features import RandomFeatureEncoder
 from safle.errors import PolicyRefused
 from safle.site.counting import count_table, evaluate_table, histogram_table
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.site.shares import find_shares
+from safle.statistics.histogram import Grid
 from safle.tables import Table
 
 TEN = Policy(least_cell=10)

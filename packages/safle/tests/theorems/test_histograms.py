@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from safle.encoders import EmbeddingEncoder, make_encoder
-from safle.encoders.histogram import MAX_SAMPLES, Grid, Histogram
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
+from safle.statistics.histogram import MAX_SAMPLES, Grid, Histogram
 from safle.wire import decode, encode
 from support.data_sets import KINDS, declared_settings
 

@@ -16,11 +16,11 @@ from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.errors import InvalidInput
 from safle.site.counting import Counts, count_table, describe_repeats, histogram_table
-from safle.site.exposure import describe_cells
 from safle.site.policy import Policy
 from safle.site.release import Before, Release
 from safle.site.sheet import write_release
 from safle.statistics.cells import LEAST_CELL
+from safle.statistics.exposure import describe_cells
 from safle.tables import Table, open_matching, open_table
 from safle.wire import peek_file_type
 
@@ -120,7 +120,7 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     Every client uses the same --low and --high, or --schema, and --bins. The summed histograms
     give the same thresholds however the data are split, and no client shows its features.
     """
-    from safle.encoders.histogram import Grid
+    from safle.statistics.histogram import Grid
 
     declared = opt.parse_grid(options)
     if declared is None:

@@ -19,12 +19,12 @@ from safle.errors import SafleError
 
 if TYPE_CHECKING:
     # No command needs all of these.
-    from safle.encoders.histogram import Histogram
     from safle.encoders.schema import Schema
     from safle.evaluation import Evaluation
     from safle.model import Model
-    from safle.site.exposure import Exposure
     from safle.statistics import Statistics
+    from safle.statistics.exposure import Exposure
+    from safle.statistics.histogram import Histogram
 
 Facts = dict[str, object]
 NAMES_SHOWN = 12

@@ -12,8 +12,8 @@ from safle.cli import options as opt
 from safle.cli.facts import list_names, warn_of_classes, warn_of_coarse
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
-from safle.encoders.histogram import Histogram
 from safle.server import sum_files
+from safle.statistics.histogram import Histogram
 from safle.wire import read
 
 FILES = (

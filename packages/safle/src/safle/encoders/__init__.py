@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from safle.encoders.features import as_features as as_features
     from safle.encoders.features import check_source as check_source
     from safle.encoders.features import is_digest as is_digest
-    from safle.encoders.histogram import MAX_SAMPLES as MAX_SAMPLES
-    from safle.encoders.histogram import Grid as Grid
-    from safle.encoders.histogram import Histogram as Histogram
     from safle.encoders.linear import LinearEncoder as LinearEncoder
     from safle.encoders.random_features import RandomFeatureEncoder as RandomFeatureEncoder
     from safle.encoders.random_features import suits_by_class as suits_by_class

@@ -2,7 +2,7 @@
 
 Every client must use the same thresholds, whatever its data: they come from a
 declared range, declared moments, a public sample, or an exact integer histogram
-summed over clients beforehand (`safle.encoders.histogram`).
+summed over clients beforehand (`safle.statistics.histogram`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from safle.basics.progress import Progress, no_progress
 from safle.encoders import Encoder
 from safle.encoders.features import ClassName
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import InvalidInput, SafleWarning
 from safle.site.disguises import (
     Disguises,
@@ -28,6 +27,7 @@ from safle.site.disguises import (
 )
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.cells import count_cells
+from safle.statistics.histogram import Grid, Histogram
 
 if TYPE_CHECKING:
     # Counting needs neither a model nor a solver.

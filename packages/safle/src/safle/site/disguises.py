@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from safle.encoders import Encoder
 from safle.encoders.codes import DENSE_LIMIT, Block, Codes, CodeSpace, Layout, tables_of
-from safle.encoders.histogram import Histogram
 from safle.site.shares import Blocks, find_shares
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.cells import (
@@ -36,6 +35,7 @@ from safle.statistics.cells import (
     find_smallest_difference,
     independent_columns,
 )
+from safle.statistics.histogram import Histogram
 from safle.statistics.value import count_codes
 from safle.tables import Table
 

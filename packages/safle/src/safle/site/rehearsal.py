@@ -21,12 +21,12 @@ from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
 from safle.model import Model
 from safle.site.counting import count_table, describe_repeats
-from safle.site.exposure import Exposure, find_exposure
 from safle.site.policy import Policy, Verdict
 from safle.site.release import Release
 from safle.solver import solve
 from safle.statistics import count, triangle
 from safle.statistics.cells import LEAST_CELL
+from safle.statistics.exposure import Exposure, find_exposure
 from safle.tables import Table
 from safle.wire import encode
 

@@ -22,10 +22,10 @@ from safle.basics.places import SHEET, SHEET_PAGE
 from safle.basics.templates import render_page
 from safle.basics.texts import printable
 from safle.errors import SafleWarning
-from safle.site.exposure import describe_cells
 from safle.site.log import ACCEPTED, log_refusal, was_accepted, write_log
 from safle.site.policy import Policy
 from safle.site.release import Before, Release
+from safle.statistics.exposure import describe_cells
 from safle.wire.container import declared_digest
 from safle.wire.formats import format_named
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from safle.statistics.free_sums import restore_all as restore_all
     from safle.statistics.free_sums import spread_all as spread_all
     from safle.statistics.free_sums import take_all as take_all
+    from safle.statistics.histogram import MAX_SAMPLES as MAX_SAMPLES
+    from safle.statistics.histogram import Grid as Grid
+    from safle.statistics.histogram import Histogram as Histogram
     from safle.statistics.join import join_cells as join_cells
     from safle.statistics.triangle import Integers as Integers
     from safle.statistics.value import ONLY_EXACT as ONLY_EXACT

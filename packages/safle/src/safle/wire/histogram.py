@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from safle.encoders.histogram import Grid, Histogram
 from safle.errors import WireError
+from safle.statistics.histogram import Grid, Histogram
 from safle.wire import container
 from safle.wire.formats import FileFormat, Sections
 

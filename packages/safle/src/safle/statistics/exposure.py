@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safle.statistics import Statistics, join_cells
 from safle.statistics.cells import LEAST_CELL, Cells, count_cells, independent_columns
+from safle.statistics.join import join_cells
+from safle.statistics.value import Statistics
 
 FEW_SAMPLES = 5
 """The sums of a class with fewer samples say much about each of them."""
