@@ -12,11 +12,11 @@ pytest.importorskip("flwr")
 
 import safle
 from flower_support.clients import node_with_airlock, serve_sites
-from safle.encoders.schema import Column, Schema
 from safle.errors import EncoderMismatch, SettingsError
 from safle.evaluation.counts import Evaluation
 from safle.server.admission import Limits
 from safle.tables import open_table
+from safle.tables.schema import Column, Schema
 from safle.wire import container, encode
 from safle_flower.tasks import EvaluationTask
 from support.data_sets import fixed_data

@@ -14,11 +14,11 @@ from flwr.app import Context
 from numpy.typing import NDArray
 
 from safle.basics import atomic, require_package
-from safle.encoders import Encoder, load_encoder
+from safle.encoders import Encoder, load_encoder, open_matching
 from safle.server import Limits
 from safle.site import LOG
 from safle.statistics import count
-from safle.tables import Table, open_matching
+from safle.tables import Table
 from safle.wire import encode
 from safle_flower import airlock, messages
 from safle_flower.adapter import InProcessGrid

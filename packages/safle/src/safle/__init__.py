@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from safle.encoders.calibration import DeclaredRange as DeclaredRange
     from safle.encoders.calibration import PublicSample as PublicSample
     from safle.encoders.registry import make_encoder as make_encoder
-    from safle.encoders.schema import Column as Column
-    from safle.encoders.schema import Schema as Schema
     from safle.errors import SafleError as SafleError
     from safle.evaluation.counts import Evaluation as Evaluation
     from safle.evaluation.evaluating import evaluate as evaluate
@@ -41,6 +39,8 @@ if TYPE_CHECKING:
     from safle.statistics.histogram import Grid as Grid
     from safle.statistics.histogram import Histogram as Histogram
     from safle.tables.merging import merge_schemas as merge_schemas
+    from safle.tables.schema import Column as Column
+    from safle.tables.schema import Schema as Schema
     from safle.wire import read as read
     from safle.wire import write as write
 

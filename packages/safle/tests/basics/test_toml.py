@@ -3,9 +3,9 @@
 import pytest
 
 from safle.basics import parse_toml, read_toml
-from safle.encoders.schema import Schema
 from safle.errors import SettingsError
 from safle.site.policy import Policy
+from safle.tables.schema import Schema
 from support.forging import at_most
 
 LONG = "a." * 50_000 + "a"

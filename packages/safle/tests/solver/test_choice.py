@@ -14,7 +14,7 @@ from safle import (
     make_encoder,
     solve,
 )
-from safle.encoders.schema import Column, Schema
+from safle.tables.schema import Column, Schema
 
 SAMPLES = 400
 

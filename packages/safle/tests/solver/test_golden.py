@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from safle import DeclaredRange, Model, count, make_encoder, solve
-from safle.encoders.schema import Column, Schema
+from safle.tables.schema import Column, Schema
 
 SAMPLES = 90
 FEATURES = 5

@@ -13,11 +13,11 @@ from safetensors.numpy import save_file
 from safle.cli.main import app
 from safle.encoders import load_encoder
 from safle.encoders.base import encoder_header, restore_encoder
-from safle.encoders.features import check_source
 from safle.errors import EncoderMismatch, SettingsError, WireError
 from safle.model import Model, load_model
 from safle.solver import solve
 from safle.statistics import count
+from safle.tables.checks import check_source
 from support.data_sets import KINDS, fixed_data, fixed_encoder
 
 OURS, THEIRS = f"resnet18 weights={'a' * 64} crop=224", f"resnet18 weights={'b' * 64} crop=224"

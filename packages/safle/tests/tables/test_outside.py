@@ -20,8 +20,8 @@ from safle import (
     solve,
 )
 from safle.encoders import Encoder
-from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
+from safle.tables.outside import Outside
 
 SCHEMA = Schema(
     (Column("age", 0, 120, "years"), Column("sex", levels=("f", "m"))), classes=("ill", "well")

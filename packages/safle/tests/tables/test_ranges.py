@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from safle.encoders import load_encoder, make_encoder
-from safle.encoders.schema import Schema
 from safle.statistics.histogram import Grid, Histogram
+from safle.tables.schema import Schema
 from safle.wire import read
 
 SCHEMA = "[columns.ratio]\nlow = 0\nhigh = 1\n[columns.platelets]\nlow = 100\nhigh = 500\n"

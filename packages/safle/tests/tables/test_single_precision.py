@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safle.encoders import load_encoder
-from safle.encoders.cells import widen
 from safle.errors import SafleWarning
 from safle.tables import open_table
+from safle.tables.cells import widen
 from support.data_sets import data_sets
 
 LABELS = ["ill", "well"] * 300

@@ -13,7 +13,7 @@ from safle.cli import options as opt
 from safle.cli.facts import counts_facts, list_names, show_exposure, warn_of_coarse
 from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
-from safle.encoders import load_encoder
+from safle.encoders import load_encoder, open_matching
 from safle.errors import InvalidInput
 from safle.site.counting import Counts, count_table, describe_repeats, histogram_table
 from safle.site.policy import Policy
@@ -21,7 +21,7 @@ from safle.site.release import Before, Release
 from safle.site.sheet import write_release
 from safle.statistics.cells import LEAST_CELL
 from safle.statistics.exposure import describe_cells
-from safle.tables import Table, open_matching, open_table
+from safle.tables import Table, open_table
 from safle.wire import peek_file_type
 
 

@@ -17,12 +17,12 @@ from safle.cli.facts import encoder_facts, warn_of_coarse, warn_of_no_classes
 from safle.cli.session import Session, command, examples
 from safle.encoders import Encoder, LinearEncoder, make_encoder
 from safle.encoders.calibration import Calibration, DeclaredRange, PublicSample
-from safle.encoders.features import check_source
 from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds
-from safle.encoders.schema import Schema
 from safle.errors import TableError
 from safle.statistics.histogram import Histogram
 from safle.tables import open_table, read_moments
+from safle.tables.checks import check_source
+from safle.tables.schema import Schema
 from safle.wire import read
 
 GROUP_EXAMPLES = examples(

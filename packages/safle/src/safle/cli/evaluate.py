@@ -18,7 +18,7 @@ from safle.cli.count import least_cell, release, warn_of_repeats
 from safle.cli.facts import privacy_facts, temperature_of
 from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
-from safle.encoders.features import ClassName
+from safle.encoders import open_matching
 from safle.errors import DuplicateContribution, InvalidInput
 from safle.evaluation import EvaluationReport
 from safle.evaluation import fit_temperature as fit
@@ -29,7 +29,8 @@ from safle.server import Store, read_total, write_card
 from safle.site.counting import Counts, evaluate_table
 from safle.site.policy import Policy
 from safle.solver.solution import digest_of_sum
-from safle.tables import Table, open_matching
+from safle.tables import Table
+from safle.tables.checks import ClassName
 from safle.wire import peek_file_type, read
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."

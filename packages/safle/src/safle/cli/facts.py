@@ -14,17 +14,17 @@ from safetensors import SafetensorError, safe_open
 from safle.basics.memory import readable
 from safle.cli.session import Session
 from safle.encoders import Encoder
-from safle.encoders.features import ClassName, near_duplicates
 from safle.errors import SafleError
+from safle.tables.checks import ClassName, near_duplicates
 
 if TYPE_CHECKING:
     # No command needs all of these.
-    from safle.encoders.schema import Schema
     from safle.evaluation import Evaluation
     from safle.model import Model
     from safle.statistics import Statistics
     from safle.statistics.exposure import Exposure
     from safle.statistics.histogram import Histogram
+    from safle.tables.schema import Schema
 
 Facts = dict[str, object]
 NAMES_SHOWN = 12
@@ -232,7 +232,7 @@ def _type_of_safetensors(path: Path) -> str:
 
 def _type_by_mark(path: Path) -> str:
     if path.suffix.lower() == ".toml":
-        from safle.encoders.schema import Schema
+        from safle.tables.schema import Schema
 
         try:
             Schema.read(path)

@@ -15,7 +15,7 @@ from safle.cli.session import Written
 from safle.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from safle.encoders.features import ClassName
+    from safle.tables.checks import ClassName
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 MAIN_PANEL, FINER_PANEL = "What most need", "Finer settings"
@@ -169,7 +169,7 @@ def parse_classes(text: str | None, like: Any = None) -> Sequence[ClassName] | N
 
 def parse_grid(options: dict[str, Any]) -> dict[str, Any] | None:
     """Arguments of a `Grid` by --low and --high, or --schema, and --bins; None if not given."""
-    from safle.encoders.schema import Schema
+    from safle.tables.schema import Schema
 
     low, high, schema = (options[name] for name in ("low", "high", "schema"))
     if low is None and high is None and schema is None:

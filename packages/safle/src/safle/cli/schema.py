@@ -10,10 +10,10 @@ import rich_click as click
 from safle.cli import options as opt
 from safle.cli.facts import show_schema, warn_of_no_classes
 from safle.cli.session import Session, command, examples
-from safle.encoders.schema import LABEL_COLUMN, Schema
 from safle.tables.drafting import draft_schema
 from safle.tables.findings import find_points, settle
 from safle.tables.merging import merge_schemas
+from safle.tables.schema import LABEL_COLUMN, Schema
 
 EXAMPLES = (
     "safle schema draft hospital_a.csv --id patient -o a.toml",

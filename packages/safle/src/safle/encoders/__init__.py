@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from safle.encoders.codes import Layout as Layout
     from safle.encoders.embedding import Bucketing as Bucketing
     from safle.encoders.embedding import EmbeddingEncoder as EmbeddingEncoder
-    from safle.encoders.features import ClassName as ClassName
-    from safle.encoders.features import as_class_names as as_class_names
-    from safle.encoders.features import as_features as as_features
-    from safle.encoders.features import check_source as check_source
-    from safle.encoders.features import is_digest as is_digest
     from safle.encoders.linear import LinearEncoder as LinearEncoder
+    from safle.encoders.matching import open_matching as open_matching
     from safle.encoders.random_features import RandomFeatureEncoder as RandomFeatureEncoder
     from safle.encoders.random_features import suits_by_class as suits_by_class
     from safle.encoders.registry import DEFAULT_KIND as DEFAULT_KIND
     from safle.encoders.registry import kinds as kinds
     from safle.encoders.registry import make_encoder as make_encoder
     from safle.encoders.table import TableEncoder as TableEncoder
+    from safle.tables.checks import ClassName as ClassName
+    from safle.tables.checks import as_class_names as as_class_names
+    from safle.tables.checks import as_features as as_features
+    from safle.tables.checks import check_source as check_source
+    from safle.tables.checks import is_digest as is_digest
 
 define_public_names(__name__)

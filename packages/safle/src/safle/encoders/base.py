@@ -38,13 +38,13 @@ from safle.basics.tensors import (
 )
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, CodeSpace, Layout
-from safle.encoders.features import ClassName, as_class_names, as_features, as_names, as_source
-from safle.encoders.frames import arrange_frame
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
-from safle.encoders.outside import Ranges, as_ranges
 from safle.encoders.registry import Settings, kind_named, register
-from safle.encoders.schema import Schema
 from safle.errors import SettingsError, WireError
+from safle.tables.checks import ClassName, as_class_names, as_features, as_names, as_source
+from safle.tables.outside import Ranges, as_ranges
+from safle.tables.schema import Schema
+from safle.tables.sources import arrange_frame
 
 FORMAT = "safle-encoder-5"
 MAX_FILE_BYTES = 1 << 28
@@ -188,7 +188,7 @@ class Encoder(ABC):
         source : what makes the features
         names : the names of the features
         ranges : lowest and highest values, (feature_dim,) each; values outside are still encoded,
-            and their number is reported: see `safle.encoders.outside`
+            and their number is reported: see `safle.tables.outside`
         classes : the only labels that are counted
 
         Examples

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.encoders.codes import MAX_EXPERTS
-from safle.encoders.features import ClassName, as_features, as_names
-from safle.encoders.frames import arrange_frame, frame_names
-from safle.encoders.outside import Ranges
 from safle.errors import InvalidInput
+from safle.tables.checks import ClassName, as_features, as_names
+from safle.tables.outside import Ranges
+from safle.tables.sources import arrange_frame, frame_names
 
 Vector = NDArray[np.float64]
 

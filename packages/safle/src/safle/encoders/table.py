@@ -38,8 +38,8 @@ from safle.encoders.linear import (
 from safle.encoders.operations import Expressed, Operations, T
 from safle.encoders.random_features import BITS, MOST_TERMS, SEED, UNITS_HELP, Units
 from safle.encoders.registry import Settings, annotate
-from safle.encoders.schema import Schema
 from safle.errors import SettingsError
+from safle.tables.schema import Schema
 
 UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
 SCALE_BITS = 2
@@ -91,7 +91,7 @@ class TableEncoder(Encoder):
     Examples
     --------
     >>> from safle import make_encoder
-    >>> from safle.encoders.schema import Column, Schema
+    >>> from safle.tables.schema import Column, Schema
     >>> schema = Schema((Column("age", 0, 80), Column("sex", levels=("f", "m"))))
     >>> encoder = make_encoder(schema, "table")
     >>> encoder.encode([[55, 1], [float("nan"), 2], [20, float("nan")]]).symbols.tolist()

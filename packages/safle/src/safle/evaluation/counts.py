@@ -24,9 +24,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError, WireError
 from safle.statistics.histogram import MAX_SAMPLES
+from safle.tables.checks import ClassName, as_class_names, is_digest
 from safle.wire import container
 from safle.wire.formats import FileFormat, Sections, read_header
 

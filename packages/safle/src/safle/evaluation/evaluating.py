@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.basics.texts import require_type
-from safle.encoders.features import as_labels, as_weights
 from safle.errors import InvalidInput
 from safle.evaluation.counts import Evaluation, bin_log_odds, find_cells, shapes
 from safle.model.model import BATCH, Model
 from safle.model.scores import odds
+from safle.tables.checks import as_labels, as_weights
 
 STEPS_PER_OCTAVE, OCTAVES = 16, 6
 """The grid of T, below 1 and above; it does not move with the last bits of a sum."""

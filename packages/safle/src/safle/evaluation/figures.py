@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
 from safle.evaluation.counts import Evaluation, bin_probabilities
+from safle.tables.checks import ClassName
 
 DRAWS = 200
 Z = 1.959963984540054

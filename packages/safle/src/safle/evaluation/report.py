@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.templates import render_page
-from safle.encoders.features import ClassName
 from safle.evaluation.counts import Evaluation
 from safle.evaluation.figures import (
     CLASS_FIGURES,
@@ -21,6 +20,7 @@ from safle.evaluation.figures import (
     reliability,
     without_nan,
 )
+from safle.tables.checks import ClassName
 
 MATRIX_SHOWN = 20
 """More classes than this do not fit a terminal; their worst confusions are listed."""

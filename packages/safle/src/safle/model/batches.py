@@ -13,12 +13,12 @@ from sklearn.utils.validation import validate_data
 
 from safle.basics.memory import require_free_memory
 from safle.encoders import Encoder
-from safle.encoders.features import as_features, as_labels, as_weights
-from safle.encoders.frames import arrange_frame, frame_names, holds_text, reorder_frame
 from safle.encoders.registry import kind_named
-from safle.encoders.schema import Schema
 from safle.errors import InvalidInput, SafleWarning, SettingsError
+from safle.tables.checks import as_features, as_labels, as_weights
 from safle.tables.drafting import draft_schema
+from safle.tables.schema import Schema
+from safle.tables.sources import arrange_frame, frame_names, holds_text, reorder_frame
 
 if TYPE_CHECKING:
     from safle.model.estimator import SafleClassifier

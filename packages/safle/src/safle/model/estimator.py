@@ -21,9 +21,7 @@ from safle.basics.settings import describe
 from safle.basics.texts import require_type
 from safle.encoders import Encoder, make_encoder
 from safle.encoders.calibration import PublicSample
-from safle.encoders.features import as_features
 from safle.encoders.registry import DEFAULT_KIND, kind_named, setting_names
-from safle.encoders.schema import Schema
 from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.model import Model
 from safle.model.batches import (
@@ -38,6 +36,8 @@ from safle.solver import Solution, solve
 from safle.solver.facade import Criterion, Head
 from safle.solver.heads import Priors
 from safle.statistics import Accumulator, Statistics
+from safle.tables.checks import as_features
+from safle.tables.schema import Schema
 
 
 class SafleClassifier(ClassifierMixin, BaseEstimator):

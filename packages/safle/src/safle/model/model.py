@@ -22,8 +22,6 @@ from safle.basics.places import naming, read_capped
 from safle.basics.texts import require_type
 from safle.encoders import Encoder
 from safle.encoders.codes import Codes
-from safle.encoders.features import ClassName
-from safle.encoders.outside import Outside
 from safle.errors import InvalidInput
 from safle.model.model_file import MAX_FILE_BYTES, read_model, write_model
 from safle.model.scores import (
@@ -36,6 +34,8 @@ from safle.model.scores import (
     round_to_grid,
 )
 from safle.solver import Solution
+from safle.tables.checks import ClassName
+from safle.tables.outside import Outside
 
 BATCH, SMALLEST_BATCH = 8_192, 256
 DENSE_BATCH = 1 << 22

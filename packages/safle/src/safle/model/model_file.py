@@ -35,11 +35,11 @@ from safle.basics.tensors import (
 )
 from safle.encoders import Encoder
 from safle.encoders.base import encoder_header, restore_encoder
-from safle.encoders.features import ClassName, as_class_names, is_digest
 from safle.errors import WireError
 from safle.model.scores import MOST_BITS, round_to_grid
 from safle.solver import Solution
 from safle.solver.solution import HEADS, Quadratic
+from safle.tables.checks import ClassName, as_class_names, is_digest
 
 if TYPE_CHECKING:
     from safle.model.model import Model

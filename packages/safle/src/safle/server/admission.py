@@ -17,9 +17,9 @@ from typing import Literal
 from safle.basics import atomic
 from safle.basics.places import as_toml, read_toml
 from safle.basics.settings import as_settings
-from safle.encoders.features import ClassName, as_class_names
 from safle.errors import CountOverflow, DuplicateContribution, LimitExceeded, SettingsError
 from safle.server.contribution import Contribution
+from safle.tables.checks import ClassName, as_class_names
 
 ClassType = Literal["any", "int", "str"]
 _TYPES = {"int": int, "str": str}

@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 from safle.encoders.codes import CodeSpace
-from safle.encoders.features import ClassName
 from safle.errors import InvalidInput
 from safle.statistics import Statistics
+from safle.tables.checks import ClassName
 from safle.wire.statistics import FORMAT, Admit, read_head
 
 SUFFIX = ".stats"

@@ -18,13 +18,13 @@ from safle.basics.atomic import write_bytes
 from safle.basics.places import BESIDE, StrPath, as_path, find_files, naming
 from safle.basics.progress import Progress, no_progress
 from safle.encoders.codes import CodeSpace
-from safle.encoders.features import ClassName
 from safle.errors import FederationError, InvalidInput, MissingExtra
 from safle.server.admission import Admission, Limits
 from safle.server.contribution import Contribution, open_contribution
 from safle.server.store import Store
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.value import Sums
+from safle.tables.checks import ClassName
 from safle.wire import container
 from safle.wire.formats import FileFormat, encode, format_named, read
 from safle.wire.statistics import read_space

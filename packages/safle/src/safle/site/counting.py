@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from safle.basics.progress import Progress, no_progress
 from safle.encoders import Encoder
-from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, SafleWarning
 from safle.site.disguises import (
     Disguises,
@@ -28,6 +27,7 @@ from safle.site.disguises import (
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.cells import count_cells
 from safle.statistics.histogram import Grid, Histogram
+from safle.tables.checks import ClassName
 
 if TYPE_CHECKING:
     # Counting needs neither a model nor a solver.
@@ -79,7 +79,7 @@ def count_table(
 
     Parameters
     ----------
-    table : with the columns of the encoder, as `safle.tables.open_matching` opens it
+    table : with the columns of the encoder, as `safle.encoders.open_matching` opens it
     where : the file, which errors name
     classes : the only labels there may be; any if None
     allow_outside : see `safle.count`

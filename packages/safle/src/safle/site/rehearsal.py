@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from safle.basics.progress import Progress, no_progress
 from safle.encoders import Encoder
-from safle.encoders.outside import Outside
 from safle.errors import InvalidInput, SafleWarning
 from safle.model import Model
 from safle.site.counting import count_table, describe_repeats
@@ -28,6 +27,7 @@ from safle.statistics import count, triangle
 from safle.statistics.cells import LEAST_CELL
 from safle.statistics.exposure import Exposure, find_exposure
 from safle.tables import Table
+from safle.tables.outside import Outside
 from safle.wire import encode
 
 HELD_OUT = 5

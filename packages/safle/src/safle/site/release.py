@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from safle.encoders.features import ClassName
 from safle.evaluation.counts import Evaluation
 from safle.site.disguises import Disguises
 from safle.statistics import Statistics
 from safle.statistics.cells import Cells, count_cells
 from safle.statistics.exposure import describe_cells, find_exposure
 from safle.statistics.histogram import Histogram
+from safle.tables.checks import ClassName
 
 NOT_ATTACKED = (
     "whoever holds this file can reconstruct samples; we have no attack to run on it, and it holds "

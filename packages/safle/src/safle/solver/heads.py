@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._native import Kernel
-from safle.encoders.features import ClassName
 from safle.errors import InvalidInput, SolveError
+from safle.tables.checks import ClassName
 
 LEAST_PIVOT = 1e-13
 MOST_CLASSES = 2_000

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.codes import CodeSpace, Layout
-from safle.encoders.features import ClassName
 from safle.statistics.value import Sums
+from safle.tables.checks import ClassName
 
 if TYPE_CHECKING:
     # Prediction must not import the choice of a ridge.

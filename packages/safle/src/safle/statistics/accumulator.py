@@ -18,8 +18,6 @@ from safle.basics.memory import require_free_memory
 from safle.basics.texts import name_some, require_type
 from safle.encoders import Encoder
 from safle.encoders.codes import Codes, CodeSpace
-from safle.encoders.features import ClassName, as_class_names, as_labels, as_weights
-from safle.encoders.outside import Outside
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import triangle
 from safle.statistics.counting import largest_square
@@ -33,6 +31,8 @@ from safle.statistics.value import (
     count_codes,
     without_absent,
 )
+from safle.tables.checks import ClassName, as_class_names, as_labels, as_weights
+from safle.tables.outside import Outside
 
 MOST_WAITING_SAMPLES = 8_192
 """Samples that wait to be counted at once: a batch with a new code copies the gram."""
@@ -169,7 +169,7 @@ class Accumulator:
         """The statistics so far; more can be added afterwards.
 
         `InvalidInput` if too many values lie outside what the encoder expects: see
-        `safle.encoders.outside`.
+        `safle.tables.outside`.
         """
         if self._outside is not None:
             self._outside.judge(allowed=self._allow_outside)

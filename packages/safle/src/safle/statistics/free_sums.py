@@ -21,12 +21,12 @@ from itertools import pairwise
 import numpy as np
 
 from safle.encoders.codes import CodeSpace, Layout
-from safle.encoders.features import ClassName
 from safle.errors import InvariantError
 from safle.statistics import triangle
 from safle.statistics.gram import Gram, Triangle
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import Margins, Statistics, Sums, class_places, without_absent
+from safle.tables.checks import ClassName
 
 LARGEST_CODE_PRODUCT = 1 << 46
 """Largest magnitude of a product of a code: 2^31 samples of 2^15. 2^16 of them fit 62 bits."""

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from safle._native import Kernel
 from safle.basics.texts import name_some, require_type
 from safle.encoders.calibration import Calibration, DeclaredRange, Vector, replace_zeros
-from safle.encoders.features import as_features
-from safle.encoders.frames import arrange_frame, frame_names
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
+from safle.tables.checks import as_features
+from safle.tables.sources import arrange_frame, frame_names
 
 MAX_BINS = 1 << 16
 MAX_CELLS = 1 << 26

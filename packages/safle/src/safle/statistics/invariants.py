@@ -35,10 +35,10 @@ from scipy.linalg import lapack
 
 from safle._native import Kernel
 from safle.basics.memory import require_free_memory
-from safle.encoders.features import as_class_names
 from safle.errors import InvariantError
 from safle.statistics import triangle
 from safle.statistics.triangle import Integers, Packed
+from safle.tables.checks import as_class_names
 
 if TYPE_CHECKING:
     from safle.statistics.value import Margins, Sums

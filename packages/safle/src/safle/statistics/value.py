@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.encoders.codes import Codes, CodeSpace, Layout
-from safle.encoders.features import ClassName, as_class_names
 from safle.statistics import counting, triangle
 from safle.statistics.cells import cells_of
 from safle.statistics.gram import Gram, Samples, Triangle
 from safle.statistics.invariants import verify
+from safle.tables.checks import ClassName, as_class_names
 
 ONLY_EXACT = "exact sums; sums with noise are solved, not added"
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from safle.tables.columns import parse_labels as parse_labels
     from safle.tables.drafting import Draft as Draft
     from safle.tables.drafting import draft_schema as draft_schema
-    from safle.tables.reading import open_matching as open_matching
     from safle.tables.reading import open_table as open_table
     from safle.tables.table import Table as Table
     from safle.tables.table import choose_split as choose_split

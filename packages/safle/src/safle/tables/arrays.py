@@ -21,8 +21,8 @@ from safetensors.numpy import save
 
 from safle.basics import atomic
 from safle.encoders.calibration import DeclaredMoments
-from safle.encoders.features import as_labels, as_source
 from safle.errors import InvalidInput, SettingsError, TableError
+from safle.tables.checks import as_labels, as_source
 from safle.tables.table import Table, existing_file, find_arrays
 
 SAMPLE_NAMES = "sample_names"

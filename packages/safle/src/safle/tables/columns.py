@@ -10,24 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.basics.texts import name_some
-from safle.encoders import features
-from safle.encoders.cells import NotANumber, as_texts, read_series
-from safle.encoders.features import MOST_WEIGHT, are_weights, find_places
-from safle.encoders.frames import Sheet
-from safle.encoders.schema import LABEL_COLUMN
 from safle.errors import InvalidInput, TableError
+from safle.tables.cells import NotANumber, as_texts, read_series
+from safle.tables.checks import MOST_WEIGHT, are_weights, as_labels, find_places
+from safle.tables.schema import LABEL_COLUMN
+from safle.tables.sources import ColumnSource
 from safle.tables.table import Table, find_excluded, find_label
 
 if TYPE_CHECKING:
     from polars import Series
 
-    from safle.encoders.schema import Schema
+    from safle.tables.schema import Schema
 
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 
 def read_column_table(
-    sheet: Sheet,
+    sheet: ColumnSource,
     *,
     label_column: str | None = None,
     ignore: Sequence[str] = (),
@@ -54,7 +53,7 @@ def read_column_table(
 
 
 def _read_features(
-    sheet: Sheet, present: list[str], schema: Schema | None, wanted: Sequence[str]
+    sheet: ColumnSource, present: list[str], schema: Schema | None, wanted: Sequence[str]
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """The columns that are features, in the order that is ``wanted``, and their names."""
     if schema is not None:
@@ -72,13 +71,13 @@ def _read_features(
     return _read_numbers(sheet, columns), tuple(columns)
 
 
-def _read_numbers(sheet: Sheet, names: Sequence[str]) -> NDArray[Any]:
+def _read_numbers(sheet: ColumnSource, names: Sequence[str]) -> NDArray[Any]:
     for name in names:
         _require_values(sheet, name, sheet.frame[name].is_null())
     return np.stack([sheet.numbers(name) for name in names], axis=1)
 
 
-def _require_values(sheet: Sheet, name: str, missing: Series) -> None:
+def _require_values(sheet: ColumnSource, name: str, missing: Series) -> None:
     if missing.any():
         sheet.refuse(
             int(missing.arg_max() or 0),
@@ -86,7 +85,7 @@ def _require_values(sheet: Sheet, name: str, missing: Series) -> None:
         )
 
 
-def _feature_columns(sheet: Sheet, names: list[str]) -> list[str]:
+def _feature_columns(sheet: ColumnSource, names: list[str]) -> list[str]:
     """The columns that are features: all of a CSV file, else those of numbers."""
     from polars import selectors
 
@@ -106,7 +105,7 @@ def _feature_columns(sheet: Sheet, names: list[str]) -> list[str]:
     return chosen
 
 
-def _read_lists(sheet: Sheet, present: list[str]) -> NDArray[Any] | None:
+def _read_lists(sheet: ColumnSource, present: list[str]) -> NDArray[Any] | None:
     """The column ``features`` if its cells are lists of numbers, (rows, width)."""
     import polars as pl
 
@@ -133,7 +132,7 @@ def _read_lists(sheet: Sheet, present: list[str]) -> NDArray[Any] | None:
     return lists.list.to_array(width).to_numpy()
 
 
-def _read_labels(sheet: Sheet, name: str) -> NDArray[Any]:
+def _read_labels(sheet: ColumnSource, name: str) -> NDArray[Any]:
     import polars as pl
 
     column = sheet.frame[name]
@@ -150,13 +149,13 @@ def _read_labels(sheet: Sheet, name: str) -> NDArray[Any]:
     return np.array(cells.to_list(), np.str_) if is_text else cells.to_numpy()
 
 
-def _read_ids(sheet: Sheet, name: str | None) -> NDArray[Any] | None:
+def _read_ids(sheet: ColumnSource, name: str | None) -> NDArray[Any] | None:
     if name is None:
         return None
     return np.array(as_texts(sheet.frame[name]).str.strip_chars().to_list(), np.str_)
 
 
-def _read_weights(sheet: Sheet, name: str | None) -> NDArray[np.int64] | None:
+def _read_weights(sheet: ColumnSource, name: str | None) -> NDArray[np.int64] | None:
     if name is None:
         return None
     try:
@@ -190,7 +189,7 @@ def clean_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
         # With spaces around it, a label would be another class.
         array = np.strings.strip(array)
     try:
-        return features.as_labels(array, len(array))
+        return as_labels(array, len(array))
     except InvalidInput as error:
         raise TableError(f"{where}: {error}") from None
 

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from safle.encoders.schema import NUMBER_ADVICE
 from safle.tables.lone import Lone
+from safle.tables.schema import NUMBER_ADVICE
 
 if TYPE_CHECKING:
     from polars import Series

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.encoders.cells import MISSING, find_missing, is_date, is_number, split_unit
-from safle.encoders.features import ClassName
-from safle.encoders.frames import Sheet, frame_names, frame_sheet
-from safle.encoders.outside import allowed_outside
-from safle.encoders.schema import FEWEST_SAMPLES, LABEL_COLUMN, RARE, Column, Schema
 from safle.errors import SafleWarning, TableError
+from safle.tables.cells import MISSING, find_missing, is_date, is_number, split_unit
+from safle.tables.checks import ClassName
 from safle.tables.columns import clean_labels, parse_labels
 from safle.tables.doubts import describe_few_texts, doubt_copy, doubt_feature, doubt_lone
 from safle.tables.lone import find_lone
+from safle.tables.outside import allowed_outside
+from safle.tables.schema import FEWEST_SAMPLES, LABEL_COLUMN, RARE, Column, Schema
 from safle.tables.sheets import read_sheet
+from safle.tables.sources import ColumnSource, frame_names, from_frame
 from safle.tables.table import (
     existing_file,
     find_columns,
@@ -99,7 +99,7 @@ def draft_schema(
     {'age': {'low': 43.0, 'high': 61.0}, 'sex': {'levels': ['f', 'm']}}
     """
     is_frame = bool(frame_names(source))
-    sheet = frame_sheet(source) if is_frame else read_sheet(existing_file(source, TableError))
+    sheet = from_frame(source) if is_frame else read_sheet(existing_file(source, TableError))
     if not len(sheet.frame):
         raise TableError(
             f"{sheet.where}: has no samples, so there is nothing to draft; is it the right file?"
@@ -158,7 +158,7 @@ def draft_schema(
     return Draft(schema, gaps, left_out, doubts)
 
 
-def _split_marks(missing: Sequence[str], sheet: Sheet) -> dict[str, tuple[str, ...]]:
+def _split_marks(missing: Sequence[str], sheet: ColumnSource) -> dict[str, tuple[str, ...]]:
     """The marks of missing values by column; those of `ALL` columns."""
     marks: dict[str, tuple[str, ...]] = {ALL: ()}
     for text in missing:
@@ -174,14 +174,18 @@ def _values(present: Series) -> NDArray[np.float64]:
     return _numbers(distinct)[0][inverse]
 
 
-def _read_labels(sheet: Sheet, label_name: str | None, labels: ArrayLike | None) -> NDArray[Any]:
+def _read_labels(
+    sheet: ColumnSource, label_name: str | None, labels: ArrayLike | None
+) -> NDArray[Any]:
     if labels is not None:
         return clean_labels(labels, where="the array of labels")
     cells = [] if label_name is None else sheet.texts(label_name).str.strip_chars().to_list()
     return parse_labels([*filter(None, cells)], where=sheet.where)
 
 
-def _label_cells(sheet: Sheet, label_name: str | None, labels: ArrayLike | None) -> list[str]:
+def _label_cells(
+    sheet: ColumnSource, label_name: str | None, labels: ArrayLike | None
+) -> list[str]:
     """The label of each sample as text; empty if there are no labels."""
     if labels is not None:
         return np.asarray(labels).astype(str).tolist()

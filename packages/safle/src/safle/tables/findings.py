@@ -13,10 +13,10 @@ from itertools import combinations
 from typing import NamedTuple
 
 from safle.basics.texts import name_some
-from safle.encoders.cells import numeric_marks
-from safle.encoders.features import spelling_of
-from safle.encoders.schema import RARE, Column, Schema
 from safle.errors import SettingsError
+from safle.tables.cells import numeric_marks
+from safle.tables.checks import spelling_of
+from safle.tables.schema import RARE, Column, Schema
 
 Drafts = Mapping[str, Schema]
 """By the names of their files."""

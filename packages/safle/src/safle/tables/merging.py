@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from safle.basics.places import naming
 from safle.basics.texts import name_some
-from safle.encoders.features import ClassName, as_class_names
-from safle.encoders.schema import NUMBER_ADVICE, Column, Schema
 from safle.errors import SettingsError
+from safle.tables.checks import ClassName, as_class_names
 from safle.tables.findings import Drafts, Finding, find_points
+from safle.tables.schema import NUMBER_ADVICE, Column, Schema
 
 
 def merge_schemas(

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safle.encoders.base import Encoder
-from safle.encoders.cells import is_rounded, widen
-from safle.encoders.features import check_source
-from safle.encoders.frames import ROUNDED, frame_names, frame_sheet
-from safle.encoders.schema import Schema
 from safle.errors import SafleWarning, TableError
 from safle.tables.arrays import read_npz_table, read_safetensors_table
+from safle.tables.cells import is_rounded, widen
 from safle.tables.columns import clean_labels, name_labels, read_column_table
+from safle.tables.schema import Schema
 from safle.tables.sheets import read_sheet
+from safle.tables.sources import ROUNDED, frame_names, from_frame
 from safle.tables.table import Table, check_features, existing_file, refuse_options
 
 # Readers return labels as the file has them; `_check_labels` checks and names them.
@@ -86,7 +84,7 @@ def open_table(
     }
     if frame_names(source):
         where = "the frame"
-        table = read_column_table(frame_sheet(source), schema=schema, names=names, **columns)
+        table = read_column_table(from_frame(source), schema=schema, names=names, **columns)
     else:
         where = str(source)
         file = existing_file(source, TableError)
@@ -100,39 +98,8 @@ def open_table(
     return replace(table, labels=_check_labels(given, table, where=where))
 
 
-def open_matching(
-    encoder: Encoder,
-    path: str | os.PathLike[str],
-    *,
-    labelled: bool = True,
-    trusted: bool = True,
-    **selection: Any,
-) -> Table:
-    """A table with the encoder's columns, in the encoder's order; see `open_table`.
-
-    ``labelled`` refuses a table without labels; ``trusted`` lets features pass that do not say
-    which backbone made them.
-
-    Examples
-    --------
-    >>> import polars
-    >>> from safle import DeclaredRange, make_encoder
-    >>> encoder = make_encoder(DeclaredRange([0, 0], [9, 9], names=["age", "dose"]), "linear")
-    >>> frame = polars.DataFrame({"dose": [2.0], "age": [7.0]})
-    >>> open_matching(encoder, frame, labelled=False).features.tolist()
-    [[7.0, 2.0]]
-    """
-    table = open_table(path, schema=encoder.schema, names=encoder.feature_names, **selection)
-    if labelled and table.labels is None:
-        raise TableError(
-            f"{path}: has no labels; expected one per sample: name their column with --label-column"
-        )
-    check_source(encoder.source, table.source, where=str(path), trusted=trusted)
-    return table.arrange(encoder.feature_names, where=str(path))
-
-
 def _widen(features: NDArray[Any], where: str) -> NDArray[Any]:
-    """Features of a table with a schema, in float64: see `safle.encoders.cells.widen`."""
+    """Features of a table with a schema, in float64: see `safle.tables.cells.widen`."""
     import polars as pl
 
     if features.dtype.kind != "f" or features.dtype.itemsize == 8:

@@ -13,9 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safle.encoders.cells import DECIMAL_COMMA, DECIMAL_POINT, is_number
-from safle.encoders.frames import Sheet
 from safle.errors import TableError
+from safle.tables.cells import DECIMAL_COMMA, DECIMAL_POINT, is_number
+from safle.tables.sources import ColumnSource
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -33,7 +33,7 @@ _CHILD_PROGRAM = (
 )
 
 
-def read_sheet(path: Path) -> Sheet:
+def read_sheet(path: Path) -> ColumnSource:
     """The sheet of a file; `TableError` unless its suffix is one of `SHEET_SUFFIXES`."""
     suffix = path.suffix.lower()
     if suffix not in SHEET_SUFFIXES:
@@ -41,7 +41,7 @@ def read_sheet(path: Path) -> Sheet:
     return read_csv(path) if suffix == ".csv" else read_parquet(path)
 
 
-def read_csv(path: Path) -> Sheet:
+def read_csv(path: Path) -> ColumnSource:
     """All cells of a CSV file, as texts; its header decides the delimiter."""
     import polars as pl
 
@@ -54,7 +54,7 @@ def read_csv(path: Path) -> Sheet:
     def line_of(row: int) -> int:
         return next(islice(_rows(path, delimiter), row, None))[0]
 
-    sheet = Sheet(str(path), frame, is_text=True, line_of=line_of)
+    sheet = ColumnSource(str(path), frame, is_text=True, line_of=line_of)
     return replace(sheet, decimal_comma=delimiter != "," and _has_decimal_commas(sheet))
 
 
@@ -80,7 +80,7 @@ def _read_fast(path: Path, delimiter: str, header: list[str]) -> DataFrame | Non
     return frame
 
 
-def _has_decimal_commas(sheet: Sheet) -> bool:
+def _has_decimal_commas(sheet: ColumnSource) -> bool:
     comma, point = (_first_row(sheet.frame, pattern) for pattern in (DECIMAL_COMMA, DECIMAL_POINT))
     if comma is not None and point is not None:
         lines = sheet.line_of(comma), sheet.line_of(point)
@@ -170,13 +170,13 @@ def _require_utf8(path: Path, lines: Iterator[str]) -> Iterator[str]:
         yield line
 
 
-def read_parquet(path: Path) -> Sheet:
+def read_parquet(path: Path) -> ColumnSource:
     """All columns of a Parquet file, of any type."""
     frame = _read_parquet(path)
     frame = frame.select(name for name in frame.columns if not name.startswith(_INDEX_PREFIX))
     if not frame.width:
         raise TableError(f"{path}: has no columns; expected features")
-    return Sheet(str(path), frame)
+    return ColumnSource(str(path), frame)
 
 
 def _read_parquet(path: Path) -> DataFrame:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from safle.basics.progress import Progress, no_progress
 from safle.basics.texts import name_some, split_names
-from safle.encoders.features import match_columns
-from safle.encoders.schema import LABEL_COLUMN, Schema
 from safle.errors import InvalidInput, SafleError, SafleWarning, TableError
+from safle.tables.checks import match_columns
+from safle.tables.schema import LABEL_COLUMN, Schema
 
 BATCH = 4096
 """Samples that are read at a time; no result depends on it."""

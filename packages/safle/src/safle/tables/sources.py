@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.texts import name_some
-from safle.encoders.cells import (
+from safle.errors import SafleWarning, TableError
+from safle.tables.cells import (
     NotANumber,
     as_texts,
     find_gaps,
@@ -26,14 +27,13 @@ from safle.encoders.cells import (
     read_series,
     replace_commas,
 )
-from safle.encoders.features import IGNORE_ADVICE, find_places, match_columns
-from safle.encoders.outside import MOST_NAMED
-from safle.errors import SafleWarning, TableError
+from safle.tables.checks import IGNORE_ADVICE, find_places, match_columns
+from safle.tables.outside import MOST_NAMED
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
 
-    from safle.encoders.schema import Column, Schema
+    from safle.tables.schema import Column, Schema
 
 FRAME_ADVICE = (
     "correct or drop it, or take an encoder of kind table with a schema (safle.tables."
@@ -52,7 +52,7 @@ DROP_ADVICE = "; drop them from the frame"
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ColumnSource:
     """Columns of equal length.
 
     Attributes
@@ -183,7 +183,7 @@ def frame_names(features: Any) -> tuple[str, ...]:
     return names if all(isinstance(name, str) for name in names) else ()
 
 
-def frame_sheet(features: Any) -> Sheet:
+def from_frame(features: Any) -> ColumnSource:
     """The columns of a pandas, polars or pyarrow frame."""
     import polars as pl
 
@@ -191,14 +191,14 @@ def frame_sheet(features: Any) -> Sheet:
     if len({*names}) < len(names):
         raise TableError("the frame: two columns have one name; expected each name once")
     columns = [_as_series(features[name]).alias(name) for name in names]
-    return Sheet("the frame", pl.DataFrame(columns), advice=FRAME_ADVICE)
+    return ColumnSource("the frame", pl.DataFrame(columns), advice=FRAME_ADVICE)
 
 
 def holds_text(features: Any) -> bool:
     """Whether a frame has a column of anything but numbers and truth values."""
     if not frame_names(features):
         return False
-    dtypes = frame_sheet(features).frame.dtypes
+    dtypes = from_frame(features).frame.dtypes
     return not all(dtype.is_numeric() or str(dtype) == "Boolean" for dtype in dtypes)
 
 
@@ -210,7 +210,7 @@ def arrange_frame(features: Any, names: Sequence[str], schema: Schema | None = N
     """
     if not frame_names(features):
         return features
-    sheet = frame_sheet(features)
+    sheet = from_frame(features)
     if schema is not None:
         others = {*schema.ignore, *schema.sparse, schema.label_column}
         found = [name for name in sheet.names if name not in others]
@@ -223,7 +223,7 @@ def reorder_frame(features: Any, names: Sequence[str]) -> Any:
     """A polars frame with the columns ``names``; an array as it is."""
     if not frame_names(features):
         return features
-    sheet = frame_sheet(features)
+    sheet = from_frame(features)
     find_places(names, sheet.names, where=sheet.where, advice=DROP_ADVICE)
     return sheet.frame.select(names)
 

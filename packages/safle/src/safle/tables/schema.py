@@ -21,11 +21,11 @@ from safle.basics.places import as_toml, naming, read_toml
 from safle.basics.settings import as_settings
 from safle.basics.texts import printable
 from safle.encoders.calibration import Calibration, DeclaredRange, Vector
-from safle.encoders.cells import MISSING
 from safle.encoders.codes import MAX_TABLE_SIZE
-from safle.encoders.features import ClassName, as_class_names, as_names, check_texts
-from safle.encoders.outside import Ranges
 from safle.errors import SettingsError
+from safle.tables.cells import MISSING
+from safle.tables.checks import ClassName, as_class_names, as_names, check_texts
+from safle.tables.outside import Ranges
 
 MOST_COLUMNS = 1 << 16
 MOST_LEVELS = MAX_TABLE_SIZE - 2

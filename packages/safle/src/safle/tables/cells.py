@@ -15,7 +15,7 @@ from safle.errors import TableError
 if TYPE_CHECKING:
     from polars import Series
 
-    from safle.encoders.schema import Column
+    from safle.tables.schema import Column
 
 MISSING = ("", "NA", "N/A", "NaN", "null", "?")
 """Texts that mean a missing value, in any case, unless a schema declares others."""

@@ -21,9 +21,9 @@ from safle import (
     make_encoder,
     solve,
 )
-from safle.encoders.frames import frame_names, reorder_frame
 from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.tables import draft_schema, open_table
+from safle.tables.sources import frame_names, reorder_frame
 
 NAMES = ("age", "dose", "pulse")
 ROWS = np.random.default_rng(0).uniform(0, 100, (60, 3))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.encoders.cells import NotANumber, read_series
 from safle.errors import TableError
 from safle.tables import open_table
+from safle.tables.cells import NotANumber, read_series
 
 polars = pytest.importorskip("polars")
 numbers = st.one_of(

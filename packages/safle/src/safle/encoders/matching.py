@@ -1,0 +1,41 @@
+"""The only place where an encoder meets a file: a table with the columns that it expects."""
+
+import os
+from typing import Any
+
+from safle.encoders.base import Encoder
+from safle.errors import TableError
+from safle.tables.checks import check_source
+from safle.tables.reading import open_table
+from safle.tables.table import Table
+
+
+def open_matching(
+    encoder: Encoder,
+    path: str | os.PathLike[str],
+    *,
+    labelled: bool = True,
+    trusted: bool = True,
+    **selection: Any,
+) -> Table:
+    """A table with the encoder's columns, in the encoder's order; see `open_table`.
+
+    ``labelled`` refuses a table without labels; ``trusted`` lets features pass that do not say
+    which backbone made them.
+
+    Examples
+    --------
+    >>> import polars
+    >>> from safle import DeclaredRange, make_encoder
+    >>> encoder = make_encoder(DeclaredRange([0, 0], [9, 9], names=["age", "dose"]), "linear")
+    >>> frame = polars.DataFrame({"dose": [2.0], "age": [7.0]})
+    >>> open_matching(encoder, frame, labelled=False).features.tolist()
+    [[7.0, 2.0]]
+    """
+    table = open_table(path, schema=encoder.schema, names=encoder.feature_names, **selection)
+    if labelled and table.labels is None:
+        raise TableError(
+            f"{path}: has no labels; expected one per sample: name their column with --label-column"
+        )
+    check_source(encoder.source, table.source, where=str(path), trusted=trusted)
+    return table.arrange(encoder.feature_names, where=str(path))
