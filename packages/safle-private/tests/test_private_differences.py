@@ -19,7 +19,7 @@ from safle.errors import FederationError
 from safle_private import PrivateKey, Request, StatisticsSpace, declare_round
 from safle_private.differences import Opened, find_exposed
 from safle_private.keyholder import History
-from safle_private.keys import SignedHead
+from safle_private.keys import SignedHeader
 from support.data_sets import fixed_encoder
 from support.rationals import rank_of
 
@@ -86,7 +86,7 @@ def request_of(clients, least):
         OPERATOR, SPACE, clients=chosen, keyholders=board, least_clients=least
     )
     return Request(
-        private_round, {key.name: SignedHead({"payload": "0" * 64}, b"") for key in chosen}
+        private_round, {key.name: SignedHeader({"payload": "0" * 64}, b"") for key in chosen}
     )
 
 

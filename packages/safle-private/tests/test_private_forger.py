@@ -27,7 +27,7 @@ from safle_private import (
     StatisticsSpace,
     answer_request,
 )
-from safle_private.keys import SignedHead
+from safle_private.keys import SignedHeader
 from safle_private.noisy import NoisyStatistics
 from support.data_sets import fixed_data
 from support.forging import change, peak_of
@@ -70,7 +70,9 @@ def test_forged_rounds(parties):
     content = json.loads(opened.section("payload", opened.frames["payload"][1]))
     for _ in range(FILES):
         forged = container.canonical(change(g, content))
-        data = SignedHead.sign(parties.operator, "round", forged).to_bytes(container.ROUND, forged)
+        data = SignedHeader.sign(parties.operator, "round", forged).to_bytes(
+            container.ROUND, forged
+        )
         accepted += attempt(lambda data=data: PrivateRound.load(data, parties.operator.public))
     # Another number of samples, another name: a round like any other.
     assert 0 < accepted < FILES / 2
@@ -83,7 +85,7 @@ def forged_contributions(g, parties, true, files):
         payload = masked.vector.tobytes()
         if number % 4 == 0:
             payload = payload[: g.integers(len(payload))] + bytes(g.integers(3))
-        fields = SignedHead.sign(parties.clients[0], "masked", payload).fields
+        fields = SignedHeader.sign(parties.clients[0], "masked", payload).fields
         fields = change(g, {**masked.head.fields, **fields})
         yield signed(parties.clients[0], container.MASKED, fields, payload)
 
@@ -122,7 +124,7 @@ def test_few_bytes_do_not_decompress_to_many(parties, total):
         (load_round, container.ROUND, parties.operator, "round", {}),
     ]
     files = [
-        (read, SignedHead.sign(key, name, bomb, **fields).to_bytes(file_type, bomb))
+        (read, SignedHeader.sign(key, name, bomb, **fields).to_bytes(file_type, bomb))
         for read, file_type, key, name, fields in signed
     ]
     heads = container.to_bytes(
@@ -257,7 +259,7 @@ def test_forged_answers(parties, total):
         changed[g.integers(len(changed))] ^= 1 << int(g.integers(8))
         if number % 4 == 0:
             del changed[g.integers(len(changed)) :]
-        fields = SignedHead.sign(parties.keyholders[0], "answer", bytes(changed)).fields
+        fields = SignedHeader.sign(parties.keyholders[0], "answer", bytes(changed)).fields
         fields = {**whole.header["head"], **fields}
         if number % 2:
             fields = change(g, fields)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from safle.wire import FileFormat, container
 from safle_private.keys import SignedFile
-from safle_private.round import RoundContent, decompress_payload, read_content
+from safle_private.round import decompress_payload, read_content
 
 _SIGNED = (container.ROUND, container.MASKED, container.ANSWER)
 
@@ -41,15 +41,15 @@ def _texts(fields: Mapping[str, Any]) -> dict[str, str]:
     return {name: text for name, text in fields.items() if isinstance(text, str)}
 
 
-def _round_facts(content: RoundContent) -> dict[str, str]:
+def _round_facts(content: Mapping[str, Any]) -> dict[str, str]:
     facts = {}
     for parties in ("clients", "keyholders"):
-        keys = getattr(content, parties).values()
+        keys = content[parties].values()
         facts[parties] = ", ".join(f"{key.name} ({key.fingerprint[:16]}…)" for key in keys)
-    facts["needed to open"] = f"all keyholders, at least {content.least_clients} clients"
-    if content.after:
-        facts["after sums of"] = ", ".join(content.after)
-    facts["at most"] = f"{content.space.most_total_samples:,} samples"
+    facts["needed to open"] = f"all keyholders, at least {content['least_clients']} clients"
+    if content["after"]:
+        facts["after sums of"] = ", ".join(content["after"])
+    facts["at most"] = f"{content['space'].most_total_samples:,} samples"
     return facts
 
 

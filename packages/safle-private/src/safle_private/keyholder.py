@@ -19,7 +19,7 @@ from safle.basics import SealedFile, StrPath, now
 from safle.errors import FederationError
 from safle.site import log_refusal, write_log
 from safle_private.differences import Opened, check_despite, check_sets, find_exposed
-from safle_private.keys import PrivateKey, SignedHead
+from safle_private.keys import PrivateKey, SignedHeader
 from safle_private.ledger import Ledger
 from safle_private.messages import KeyholderAnswer, Request
 from safle_private.noise import epsilon_of
@@ -274,7 +274,7 @@ def _answer(
     )
 
 
-def _open_mask_key(head: SignedHead, private_round: PrivateRound, key: PrivateKey) -> bytes:
+def _open_mask_key(head: SignedHeader, private_round: PrivateRound, key: PrivateKey) -> bytes:
     """The key of the mask that a client has given to a keyholder; errors name the client."""
     client = str(head.fields["client"])
     try:

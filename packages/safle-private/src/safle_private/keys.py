@@ -174,17 +174,19 @@ def _load(path: Path, kind: type[K], name: str) -> K:
 
 
 @dataclass(frozen=True)
-class SignedHead:
+class SignedHeader:
     """What a party says of a payload, and its signature."""
 
     fields: Mapping[str, Any]
     signature: bytes
 
     @staticmethod
-    def sign(key: PrivateKey, kind: str, payload: bytes | memoryview, **fields: Any) -> SignedHead:
+    def sign(
+        key: PrivateKey, kind: str, payload: bytes | memoryview, **fields: Any
+    ) -> SignedHeader:
         """The head of a payload."""
         signed = {**fields, "kind": kind, "payload": hashlib.sha256(payload).hexdigest()}
-        return SignedHead(signed, key.sign(container.canonical(signed)))
+        return SignedHeader(signed, key.sign(container.canonical(signed)))
 
     @property
     def payload_digest(self) -> str:
@@ -205,7 +207,7 @@ class SignedHead:
         return {"head": dict(self.fields), "signature": self.signature.hex()}
 
     @staticmethod
-    def from_json(content: Any) -> SignedHead:
+    def from_json(content: Any) -> SignedHeader:
         """Read `to_json` back; nothing of it is verified yet."""
         try:
             fields, signature = content["head"], bytes.fromhex(content["signature"])
@@ -215,7 +217,7 @@ class SignedHead:
                 raise WireError("expected a signature of 64 bytes, and the payload's digest")
             # Nobody can have signed fields without a canonical text.
             container.canonical(fields)
-            return SignedHead(fields, signature)
+            return SignedHeader(fields, signature)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise WireError(f"not a signed head: {error}") from error
 
@@ -228,7 +230,7 @@ class SignedHead:
 class SignedFile:
     """A signed file whose payload is still compressed: its reader checks head and size first."""
 
-    head: SignedHead
+    head: SignedHeader
     opened: container.Container
 
     @staticmethod
@@ -241,7 +243,7 @@ class SignedFile:
         """The same, of a file that was opened."""
         if list(opened.frames) != ["payload"]:
             raise WireError("not a signed file: expected just the section payload")
-        return SignedFile(SignedHead.from_json(opened.header), opened)
+        return SignedFile(SignedHeader.from_json(opened.header), opened)
 
     def decompress(self, size: int) -> bytes:
         """The payload, if it has this size and is the one that was signed."""

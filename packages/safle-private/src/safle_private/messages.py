@@ -31,7 +31,7 @@ from safle.encoders import is_digest
 from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
 from safle.site import log_refusal, write_log
 from safle.wire import container
-from safle_private.keys import PrivateKey, SignedFile, SignedHead
+from safle_private.keys import PrivateKey, SignedFile, SignedHeader
 from safle_private.round import PrivateRound
 from safle_private.vector import SEED_BYTES, Bytes, add_masks, derive_key, pack, unpack
 
@@ -50,7 +50,7 @@ class Masked:
     """
 
     client: str
-    head: SignedHead
+    head: SignedHeader
     vector: Bytes = field(repr=False)
 
     def to_bytes(self) -> bytes:
@@ -90,10 +90,10 @@ def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
         for name, keyholder in private_round.keyholders.items()
     }
     fields = {"round": private_round.digest, "client": client, "boxes": boxes}
-    return Masked(client, SignedHead.sign(key, "masked", vector.data, **fields), vector)
+    return Masked(client, SignedHeader.sign(key, "masked", vector.data, **fields), vector)
 
 
-def _check_client_head(head: SignedHead, private_round: PrivateRound) -> str:
+def _check_client_head(head: SignedHeader, private_round: PrivateRound) -> str:
     """The client that signed a head; a `SafleError` unless it is of this round, for this round."""
     client = private_round.check_head(head, "masked", "client", "boxes")
     boxes = head.fields["boxes"]
@@ -114,7 +114,7 @@ class Request:
     """
 
     private_round: PrivateRound
-    heads: dict[str, SignedHead]
+    heads: dict[str, SignedHeader]
 
     @property
     def members(self) -> frozenset[str]:
@@ -155,7 +155,7 @@ def _read_request(opened: container.Container, private_round: PrivateRound) -> R
         raise WireError(f"heads of {size} bytes; those of all clients have at most {most}")
     try:
         content = json.loads(opened.section("heads", size))
-        heads = [SignedHead.from_json(head) for head in content]
+        heads = [SignedHeader.from_json(head) for head in content]
     except SafleError:
         raise
     except (ValueError, TypeError, RecursionError) as error:
@@ -185,7 +185,7 @@ class KeyholderAnswer:
         """The bytes of the answer's file, the same every time."""
         payload = self.masks.tobytes()
         fields = {"round": self.round_digest, "request": self.request_digest}
-        head = SignedHead.sign(key, "answer", payload, keyholder=self.keyholder, **fields)
+        head = SignedHeader.sign(key, "answer", payload, keyholder=self.keyholder, **fields)
         return head.to_bytes(container.ANSWER, payload)
 
     @staticmethod
@@ -271,7 +271,7 @@ class Gathering:
 
     def __init__(self, private_round: PrivateRound) -> None:
         self.private_round = private_round
-        self._heads: dict[str, SignedHead] = {}
+        self._heads: dict[str, SignedHeader] = {}
         self._total = private_round.sizes.zeros()
 
     @property

@@ -31,7 +31,7 @@ from safle.encoders import CodeSpace, Layout, as_class_names
 from safle.errors import FederationError, SafleError, SettingsError, WireError
 from safle.statistics import MAX_SAMPLES, Grid
 from safle.wire import container
-from safle_private.keys import Hexadecimal, PrivateKey, PublicKey, SignedFile, SignedHead
+from safle_private.keys import Hexadecimal, PrivateKey, PublicKey, SignedFile, SignedHeader
 from safle_private.spaces import EvaluationSpace, HistogramSpace, StatisticsSpace
 from safle_private.vector import Sizes, Space
 
@@ -77,71 +77,36 @@ class _RoundFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class RoundContent:
-    """What a round file says.
-
-    Attributes
-    ----------
-    space : what is added up
-    clients, keyholders : by name; all keyholders must answer before a sum opens
-    least_clients : the fewest whose sum is opened, and by whom two opened sums differ
-    after : by keyholder, the requests that it has answered before; its history must hold them
-    """
-
-    space: Space
-    clients: Mapping[str, PublicKey]
-    keyholders: Mapping[str, PublicKey]
-    least_clients: int
-    after: Mapping[str, Sequence[str]]
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.keyholders) <= MOST_KEYHOLDERS:
-            raise SettingsError(
-                f"{len(self.keyholders)} keyholders; expected 1 to {MOST_KEYHOLDERS}"
-            )
-        if not 2 <= self.least_clients <= len(self.clients):
-            raise SettingsError(
-                f"least {self.least_clients} of {len(self.clients)} clients; expected at least 2, "
-                "and at most all clients: the sum of one client is that client's value"
-            )
-        for parties in (self.clients, self.keyholders):
-            if len({party.signing for party in parties.values()}) != len(parties):
-                raise SettingsError("one key under two names; give each party a key of its own")
-        if strangers := sorted({*self.after} - {*self.keyholders}):
-            raise SettingsError(
-                f"an answer of {strangers[0]}, who is not a keyholder of this round; name answers "
-                f"of its keyholders only: {', '.join(self.keyholders)}"
-            )
-
-    @staticmethod
-    def read(data: bytes, operator: PublicKey | None = None) -> tuple[RoundContent, SignedHead]:
-        """Read a round file that ``operator`` has signed, or anybody if that is None."""
-        signed = SignedFile.read(data, container.ROUND)
-        if operator is not None:
-            signed.head.check(operator, "round")
-        return read_content(decompress_payload(signed)), signed.head
-
-
-@dataclass(frozen=True)
-class PrivateRound(RoundContent):
+class PrivateRound:
     """A round that its operator has signed: everybody works from the same file.
 
     Attributes
     ----------
     digest : identity of the round, which every other file names
     operator : who declared it
+    space : what is added up
+    clients, keyholders : by name; all keyholders must answer before a sum opens
+    least_clients : the fewest whose sum is opened, and by whom two opened sums differ
+    after : by keyholder, the requests that it has answered before; its history must hold them
     data : the bytes of its file
     """
 
     digest: str
     operator: PublicKey
+    space: Space
+    clients: Mapping[str, PublicKey]
+    keyholders: Mapping[str, PublicKey]
+    least_clients: int
+    after: Mapping[str, Sequence[str]]
     data: bytes = field(repr=False, compare=False)
 
     @staticmethod
     def load(data: bytes, operator: PublicKey) -> PrivateRound:
         """Read a round file; refused unless this operator has signed it."""
-        content, head = RoundContent.read(data, operator)
-        return PrivateRound(**vars(content), digest=head.digest(), operator=operator, data=data)
+        signed = SignedFile.read(data, container.ROUND)
+        signed.head.check(operator, "round")
+        content = read_content(decompress_payload(signed))
+        return PrivateRound(**content, digest=signed.head.digest(), operator=operator, data=data)
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -167,7 +132,7 @@ class PrivateRound(RoundContent):
                 "the files of one round"
             )
 
-    def check_head(self, head: SignedHead, kind: str, party: str, *more: str) -> str:
+    def check_head(self, head: SignedHeader, kind: str, party: str, *more: str) -> str:
         """The signer of a head; a `SafleError` unless a party of this round signed it for it.
 
         Parameters
@@ -211,20 +176,50 @@ def decompress_payload(signed: SignedFile) -> bytes:
     return signed.decompress(size)
 
 
-def read_content(payload: bytes) -> RoundContent:
-    """What a round's payload says, whoever has signed it; `SafleError` if it is not valid."""
+def read_content(payload: bytes) -> dict[str, Any]:
+    """The fields of a round by its payload, whoever signed it; `SafleError` if it is not valid."""
     invalid = "not a valid round: "
     try:
         file = as_settings(_RoundFile, json.loads(payload), where=invalid, error=WireError)
-        clients, keyholders = _roster(file.clients), _roster(file.keyholders)
-        space = _read_space(file.space, file.most_total_samples, len(keyholders))
+        _check(file)
+        space = _read_space(file.space, file.most_total_samples, len(file.keyholders))
         if payload != _canonical(file):
             raise WireError(f"{invalid}expected canonical JSON")
     except SafleError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise WireError(f"{invalid}{error}") from error
-    return RoundContent(space, clients, keyholders, file.least_clients, file.after)
+    return {
+        "space": space,
+        "clients": {key.name: key for key in file.clients},
+        "keyholders": {key.name: key for key in file.keyholders},
+        "least_clients": file.least_clients,
+        "after": file.after,
+    }
+
+
+def _check(file: _RoundFile) -> None:
+    """Refuse a round that would not protect its clients."""
+    for parties in (file.clients, file.keyholders):
+        if len({key.name for key in parties}) != len(parties):
+            raise SettingsError(
+                "two clients, or two keyholders, of the same name; give each its own"
+            )
+        if len({key.signing for key in parties}) != len(parties):
+            raise SettingsError("one key under two names; give each party a key of its own")
+    if not 1 <= len(file.keyholders) <= MOST_KEYHOLDERS:
+        raise SettingsError(f"{len(file.keyholders)} keyholders; expected 1 to {MOST_KEYHOLDERS}")
+    if file.least_clients > len(file.clients):
+        raise SettingsError(
+            f"least {file.least_clients} of {len(file.clients)} clients; expected at least 2, and "
+            "at most all clients: the sum of one client is that client's value"
+        )
+    keyholders = [key.name for key in file.keyholders]
+    if strangers := sorted({*file.after} - {*keyholders}):
+        raise SettingsError(
+            f"an answer of {strangers[0]}, who is not a keyholder of this round; name answers of "
+            f"its keyholders only: {', '.join(keyholders)}"
+        )
 
 
 def declare_round(
@@ -270,19 +265,12 @@ def declare_round(
         after={name: sorted({*digests}) for name, digests in (after or {}).items()},
     )
     payload = _canonical(file)
-    head = SignedHead.sign(key, "round", payload)
+    head = SignedHeader.sign(key, "round", payload)
     return PrivateRound.load(head.to_bytes(container.ROUND, payload), key.public)
 
 
 def _canonical(file: _RoundFile) -> bytes:
     return container.canonical(msgspec.to_builtins(file))
-
-
-def _roster(keys: Sequence[PublicKey]) -> dict[str, PublicKey]:
-    roster = {key.name: key for key in keys}
-    if len(roster) != len(keys):
-        raise SettingsError("two clients, or two keyholders, of the same name; give each its own")
-    return roster
 
 
 def _write_space(space: Space) -> Any:
