@@ -34,9 +34,9 @@ from safle.basics import to_mapping
 from safle.encoders import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.random_features import suits_by_class
-from safle.solver.facade import put_head
 from safle.solver.quadratic import can_square
 from safle.solver.reduction import Reduction
+from safle.solver.solving import put_head
 from safle.wire import encode
 
 CLIENTS, MOST_SAMPLES = 100, 500

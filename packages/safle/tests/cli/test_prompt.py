@@ -97,5 +97,5 @@ def test_what_goes_on_is_logged_for_who_asks(caplog):
     caplog.set_level("INFO", "safle")
     solution = safle.solve(STATISTICS)
     assert [(r.name, r.getMessage()) for r in caplog.records] == [
-        ("safle.solver.facade", f"solved: {solution!r}")
+        ("safle.solver.solving", f"solved: {solution!r}")
     ]

@@ -13,7 +13,7 @@ import pytest
 from safle.basics import memory
 from safle.errors import InvalidInput, NotEnoughMemory, SolveError
 from safle.model import Model
-from safle.solver import HEADS, choice, facade, heads, least_squares, solve, spectrum
+from safle.solver import HEADS, choice, heads, least_squares, solve, solving, spectrum
 from safle.statistics import Statistics
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
@@ -117,7 +117,7 @@ def test_more_classes_than_declared_are_refused_and_many_take_least_squares(monk
     assert solve(statistics, ridge=1.0).head == "least-squares"
     with pytest.raises(SolveError, match="3 classes; this head takes at most 2"):
         solve(statistics, ridge=1.0, head="averaged")
-    monkeypatch.setattr(facade, "MOST_CLASSES", 2)
+    monkeypatch.setattr(solving, "MOST_CLASSES", 2)
     with pytest.raises(InvalidInput, match="3 classes; at most 2 are solved"):
         solve(statistics, ridge=1.0)
 

@@ -33,8 +33,8 @@ from safle.model.batches import (
     class_names,
 )
 from safle.solver import Solution, solve
-from safle.solver.facade import Criterion, Head
 from safle.solver.heads import Priors
+from safle.solver.solving import Criterion, Head
 from safle.statistics import Accumulator, Statistics
 from safle.tables.checks import as_features
 from safle.tables.schema import Schema

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
-    from safle.solver.facade import solve as solve
     from safle.solver.ridge import RidgeCurve as RidgeCurve
     from safle.solver.solution import HEADS as HEADS
     from safle.solver.solution import Solution as Solution
+    from safle.solver.solving import solve as solve
 
 define_public_names(__name__)

@@ -20,8 +20,8 @@ from scipy.linalg import blas, eigh, lapack
 from safle.basics.memory import require_free_memory
 from safle.basics.progress import Progress, no_progress
 from safle.errors import SolveError
-from safle.solver.digits import System, solve_exactly
 from safle.solver.reduction import Reduction
+from safle.solver.refinement import System, solve_exactly
 from safle.solver.solution import Solution
 from safle.statistics.value import Sums
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import SolveError
-from safle.solver.digits import Ridge
+from safle.solver.refinement import Ridge
 from safle.solver.spectrum import Spectrum
 
 CRITERIA = ("auto", "gcv", "evidence")
