@@ -47,18 +47,17 @@ def run_round(folder: Path, nodes: list[dict[str, Any]], **settings: Any) -> Any
     return serve_sites(folder, folder / "encoder.safetensors", nodes, **settings)[0]
 
 
-def test_a_site_counts_and_tests_by_weight_and_by_its_encoders_schema(tmp_path: Path) -> None:
+def test_a_site_counts_and_tests_by_its_encoders_schema(tmp_path: Path) -> None:
     schema = Schema((Column("age", 0, 90), Column("sex", levels=("f", "m"))))
     safle.make_encoder(schema, "table", units=4).save(tmp_path / "encoder.safetensors")
     nodes, repeated = [], []
     for name in CLIENTS:
         path = tmp_path / f"{name}.csv"
         lines = [(2, "31,f,well"), (1, "NA,m,ill"), (3, f"{60 + CLIENTS.index(name)},?,ill")]
-        path.write_text("n,age,sex,label\n" + "".join(f"{n},{line}\n" for n, line in lines))
-        repeated += [line for n, line in lines for _ in range(n)]
-        nodes.append(
-            node_with_airlock(tmp_path, name, path, "--test", path, "--weight-column", "n")
-        )
+        own = [line for n, line in lines for _ in range(n)]
+        path.write_text("\n".join(["age,sex,label", *own]))
+        repeated += own
+        nodes.append(node_with_airlock(tmp_path, name, path, "--test", path))
     report = run_round(tmp_path, nodes)
     assert [row.samples for row in report.clients] == [6] * 3
     assert [row.samples for row in report.evaluation] == [6] * 3

@@ -166,7 +166,7 @@ OUT = "Where the model, the sum and the report go."
 @option("--clients", "How many.", "K", type=COUNT, default=10)
 @option("--partition scenario", PARTITION, "HOW", default="iid")
 @seed_option
-@table_options(labels=True)
+@table_options()
 @option("--private", PRIVATE, is_flag=True)
 @option("--deadline", DEADLINE, "SECONDS", type=POSITIVE, default=3600.0)
 @option("--out folder", OUT, "DIR", type=FOLDER, default="simulation")

@@ -152,13 +152,7 @@ class _Sites:
 
     def _count(self, name: str, kind: str) -> bytes:
         rows = self.rows[name]
-        weights = self._table.weights
-        statistics = count(
-            self._encoder,
-            self._table.features[rows],
-            self._labels[rows],
-            weights=None if weights is None else weights[rows],
-        )
+        statistics = count(self._encoder, self._table.features[rows], self._labels[rows])
         if kind == airlock.MASK:
             return mask(self._round, self._keys[name], statistics).to_bytes()
         return encode(statistics)

@@ -8,14 +8,12 @@ import pytest
 from safle import DeclaredRange, LinearEncoder, SafleClassifier, count, evaluate
 from safle.errors import InvalidInput
 from safle.model import Model
-from safle.site.counting import count_table, describe_repeats, evaluate_table, find_first
+from safle.site.counting import count_table, describe_repeats, evaluate_table
 from safle.tables import Table
 
 FEATURES = np.random.default_rng(0).random((30, 3))
 LABELS = np.arange(30) % 2
-WEIGHTS = np.arange(30) % 4
 PLAIN = Table(FEATURES, LABELS)
-WEIGHTED = Table(FEATURES, LABELS, weights=WEIGHTS)
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +26,10 @@ def encoder():
     return LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=3))
 
 
-def test_batches_add_up_to_the_whole_by_weight_and_once(encoder):
-    counts = count_table(encoder, WEIGHTED, where="t.csv")
-    assert counts.total == count(encoder, FEATURES, LABELS, weights=WEIGHTS)
-    assert counts.distinct_rows == count(encoder, FEATURES, LABELS, weights=WEIGHTS > 0)
-    plain = count_table(encoder, PLAIN, where="t.csv")
-    assert plain.total is plain.distinct_rows
-    assert plain.total == count(encoder, FEATURES, LABELS)
+def test_batches_add_up_to_the_whole(encoder):
+    total, rows, _ = count_table(encoder, PLAIN, where="t.csv")
+    assert total is rows
+    assert total == count(encoder, FEATURES, LABELS)
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", ">f8", "i4"])
@@ -42,44 +37,53 @@ def test_a_row_that_repeats_is_counted_once_for_the_policy(encoder, dtype):
     features = (100 * FEATURES).astype(dtype).repeat(3, axis=0)
     labels = LABELS.astype(str).repeat(3)
     labels[0] = "of another class"
-    weights = np.ones(90, np.int64)
-    # The second of the first three rows does not count; of the others, one of three.
-    weights[1] = 0
-    counts = count_table(
-        encoder, Table(features, labels, weights=weights), where="t.csv", allow_outside=True
-    )
-    assert counts.total.sample_count == 89
+    table = Table(features, labels)
+    total, rows, _ = count_table(encoder, table, where="t.csv", allow_outside=True)
+    assert total == count(encoder, features, labels, allow_outside=True)
     expected = np.append(np.arange(0, 90, 3), 2)
-    assert counts.distinct_rows == count(
-        encoder, features[expected], labels[expected], allow_outside=True
-    )
+    assert rows == count(encoder, features[expected], labels[expected], allow_outside=True)
+
+
+def different_rows(encoder, features, labels):
+    _, rows, _ = count_table(encoder, Table(features, labels), where="t.csv", allow_outside=True)
+    return rows.sample_count
 
 
 def test_rows_that_differ_in_one_column_of_many_are_not_taken_for_equal():
+    encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=200))
     features = np.zeros((100, 200))
     features[np.arange(100), np.arange(100)] = 2.0 ** np.arange(-50, 50)
-    assert find_first(Table(features, np.zeros(100, int))) is None
-    assert find_first(Table(np.concatenate([features, features]), np.zeros(200, int))).sum() == 100
+    assert different_rows(encoder, features, np.zeros(100, int)) == 100
+    twice = np.concatenate([features, features])
+    assert different_rows(encoder, twice, np.zeros(200, int)) == 100
+    assert different_rows(encoder, twice, np.arange(200) // 100) == 200
 
 
-def test_a_repeated_row_is_predicted_and_evaluated_once_for_the_policy():
+def test_rows_are_compared_by_value_and_label(encoder):
+    """The two zeros are equal; one bit of a feature, or one letter of a label, is a difference."""
+    features = np.array([[0.0, 0.5, 1.0], [-0.0, 0.5, 1.0], [0.0, 0.5, np.nextafter(1, 2)]])
+    assert different_rows(encoder, features, np.array(["a", "a", "a"])) == 2
+    assert different_rows(encoder, features, np.array(["a", "ab", "a"])) == 3
+
+
+def test_a_repeated_row_is_evaluated_once_for_the_policy():
     model = SafleClassifier().fit(FEATURES, LABELS).model_
     table = Table(FEATURES.repeat(2, axis=0), LABELS.repeat(2))
-    counts = evaluate_table(model, table, where="t.csv")
-    assert counts.distinct_rows == evaluate(model, FEATURES, LABELS)
+    total, rows, _ = evaluate_table(model, table, where="t.csv")
+    assert total == evaluate(model, table.features, table.labels)
+    assert rows == evaluate(model, FEATURES, LABELS)
 
 
-def test_every_sample_is_predicted_once_however_it_is_weighted(monkeypatch):
+def test_every_sample_is_predicted_once_where_no_row_repeats(monkeypatch):
     model = SafleClassifier().fit(FEATURES, LABELS).model_
     scored = []
     score = Model.score_checked
     monkeypatch.setattr(
         Model, "score_checked", lambda self, rows: scored.append(len(rows)) or score(self, rows)
     )
-    counts = evaluate_table(model, WEIGHTED, where="t.csv")
+    total, rows, _ = evaluate_table(model, PLAIN, where="t.csv")
     assert scored == [8, 8, 8, 6]
-    assert counts.total == evaluate(model, FEATURES, LABELS, weights=WEIGHTS)
-    assert counts.distinct_rows == evaluate(model, FEATURES, LABELS, weights=WEIGHTS > 0)
+    assert total is rows
 
 
 def test_errors_name_the_file_and_the_batch(encoder):

@@ -225,29 +225,10 @@ def test_integers_and_strings_are_not_mixed_even_before_a_chunk_is_full(first):
     assert total.snapshot() == data.count()
 
 
-@given(drawn=data_sets(), data=st.data())
-def test_a_weight_is_as_many_samples_to_the_byte(drawn, data):
-    weights = data.draw(st.lists(st.integers(0, 9), min_size=len(drawn), max_size=len(drawn)))
-    weighted = count(drawn.encoder, drawn.features, drawn.labels, weights=weights)
-    whole = drawn.part(np.repeat(np.arange(len(drawn)), weights)).count()
-    assert encode(weighted) == encode(whole)
-
-
 @pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
-def test_large_weights_are_counted_in_parts(kind):
+def test_more_samples_than_wait_are_counted_in_parts(kind):
     drawn = fixed_data(kind, 3)
-    weights = [5, 20_000, 1]
-    whole = drawn.part(np.repeat([0, 1, 2], weights)).count()
-    weighted = count(drawn.encoder, drawn.features, drawn.labels, weights=np.array(weights, float))
-    assert encode(weighted) == encode(whole)
-
-
-@pytest.mark.parametrize(
-    "weights", [[1, 2], [1, 2, -1], [1, 2, 0.5], [1, 2, np.nan], ["1", "2", "3"], [1, 2, 10**7]]
-)
-def test_weights_that_are_no_whole_numbers_are_refused(weights):
-    drawn = fixed_data("linear", 3)
-    total = Accumulator(drawn.encoder)
-    with pytest.raises(InvalidInput, match="weight"):
-        total.add_samples(drawn.features, drawn.labels, weights)
-    assert total.sample_count == 0
+    times = [5, 20_000, 1]
+    whole = drawn.part(np.repeat([0, 1, 2], times)).count()
+    parts = [repeated(drawn.part([i]).count(), times[i]) for i in range(3)]
+    assert encode(whole) == encode(sum_statistics(parts))

@@ -169,8 +169,8 @@ def _solve_under_masks(
 
 
 def _count_file(encoder: Encoder, table: Path, output: Path) -> Path:
-    counted = count_table(encoder, open_table(table), where=table)
-    write(output, counted.total)
+    total, _, _ = count_table(encoder, open_table(table), where=table)
+    write(output, total)
     return output
 
 

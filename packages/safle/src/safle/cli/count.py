@@ -15,7 +15,8 @@ from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder, open_matching
 from safle.errors import InvalidInput
-from safle.site.counting import Counts, count_table, describe_repeats, histogram_table
+from safle.site.counting import count_table, describe_repeats, histogram_table
+from safle.site.disguises import Disguises
 from safle.site.policy import Policy
 from safle.site.release import Before, Release
 from safle.site.sheet import write_release
@@ -27,22 +28,21 @@ from safle.wire import peek_file_type
 
 def release(
     session: Session,
-    counts: Counts[Any],
+    counts: tuple[Any, Any, Disguises | None],
     output: Path,
     policy: Policy | None,
     before: Before | None,
     *,
     encoder: str = "",
 ) -> tuple[str, bytes]:
-    """Write what was counted, with its release sheets.
+    """Write what `count_table` and its siblings have counted, with its release sheets.
 
     `PolicyRefused` if the policy does not let it out. ``encoder`` is the fingerprint of
     an evaluated model's encoder. Returns the type of the file, and its bytes.
     """
-    plain = Release.of(
-        counts.total, encoder, counts.distinct_rows, counts.disguises, attacked=before is None
-    )
-    data, note = write_release(counts.total, plain, output, policy, before)
+    total, rows, disguises = counts
+    plain = Release.of(total, encoder, rows, disguises, attacked=before is None)
+    data, note = write_release(total, plain, output, policy, before)
     if note:
         session.note(note)
     return str(peek_file_type(output)), data
@@ -53,9 +53,9 @@ def least_cell(policy: Policy | None, before: Before | None) -> int:
     return policy.least_cell if policy is not None and before is None else 0
 
 
-def warn_of_repeats(session: Session, table: Table, counts: Counts[Any]) -> None:
-    """Warn of samples that repeat the row of another."""
-    if repeats := describe_repeats(table, counts.distinct_rows.sample_count):
+def warn_of_repeats(session: Session, table: Table, rows: Any) -> None:
+    """Warn of samples that repeat the row of another; ``rows`` count each different row once."""
+    if repeats := describe_repeats(table, rows.sample_count):
         session.warn(repeats)
 
 
@@ -92,14 +92,15 @@ def count(
             least_cell=least_cell(policy, before),
             progress=advance,
         )
-    if not counts.total.sample_count and not options["allow_empty"]:
+    total, rows, _ = counts
+    if not total.sample_count and not options["allow_empty"]:
         raise InvalidInput(
             f"{features}: has no samples, so there is nothing to send; is it the right file? If it "
             "is, use --allow-empty"
         )
-    warn_of_repeats(session, table, counts)
+    warn_of_repeats(session, table, rows)
     file_type, data = release(session, counts, output, policy, before)
-    session.facts(f"{output}: {file_type}", counts_facts(counts.total, data))
+    session.facts(f"{output}: {file_type}", counts_facts(total, data))
 
 
 @command(
@@ -110,7 +111,7 @@ def count(
 )
 @opt.features_argument
 @opt.grid_options
-@opt.table_options(labels=False)
+@opt.table_options()
 @opt.policy_option
 @before_options
 @opt.output("The histogram file to write.", "histogram", "masked contribution")
@@ -134,16 +135,17 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     with session.progress(f"histogram of {features.name}") as advance:
         cell = least_cell(policy, before)
         counts = histogram_table(grid, table, where=features, least_cell=cell, progress=advance)
-    warn_of_repeats(session, table, counts)
+    total, rows, _ = counts
+    warn_of_repeats(session, table, rows)
     file_type, data = release(session, counts, output, policy, before)
-    session.facts(f"{output}: {file_type}", counts_facts(counts.total, data))
-    warn_of_coarse(session, counts.total)
+    session.facts(f"{output}: {file_type}", counts_facts(total, data))
+    warn_of_coarse(session, total)
 
 
 @command("safle rehearse hospital_a.csv --encoder encoder.safetensors")
 @opt.features_argument
 @opt.encoder_file()
-@opt.table_options(labels=True)
+@opt.table_options()
 @opt.trust_options
 def rehearse(
     session: Session, /, features: Path, encoder_path: Path, allow_outside: bool, **options: Any

@@ -136,7 +136,7 @@ def encoder() -> None:
 )
 @opt.flag("--publishable", PUBLISHABLE, panel=opt.FINER_PANEL)
 @opt.file_option("--features-source", SOURCE, show_default="the sample's", panel=opt.FINER_PANEL)
-@opt.table_options(labels=False, panel="How the sample is read")
+@opt.table_options(panel="How the sample is read")
 def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     """Make an encoder, by --range, --moments, --sample, --histogram or --schema.
 

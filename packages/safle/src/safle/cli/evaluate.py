@@ -26,7 +26,8 @@ from safle.evaluation.counts import Evaluation
 from safle.evaluation.report import CLASS_TITLES
 from safle.model import Model, load_model
 from safle.server import Store, read_total, write_card
-from safle.site.counting import Counts, evaluate_table
+from safle.site.counting import evaluate_table
+from safle.site.disguises import Disguises
 from safle.site.policy import Policy
 from safle.solver.solution import digest_of_sum
 from safle.tables import Table
@@ -49,7 +50,7 @@ PAGE = "Also write a page: figures, curves, reliability, confusion matrix."
 @opt.written("--json", "Also write all figures.", "figures")
 @opt.written("--html", PAGE, "page")
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
-@opt.table_options(labels=True)
+@opt.table_options()
 @opt.policy_option
 @before_options
 def evaluate(
@@ -77,7 +78,7 @@ def evaluate(
         model = load_model(files[0])
         cell = least_cell(policy, before)
         counted = _count(session, model, files[1], options, leaves=leaves, least_cell=cell)
-        total, sites, privacy = counted.total, {}, privacy_facts(model)
+        total, sites, privacy = counted[0], {}, privacy_facts(model)
         if counts is not None:
             fingerprint = model.encoder.fingerprint
             release(session, counted, counts, policy, before, encoder=fingerprint)
@@ -103,17 +104,18 @@ def _count(
     *,
     leaves: bool = False,
     least_cell: int = 0,
-) -> Counts[Evaluation]:
+) -> tuple[Evaluation, Evaluation, Disguises | None]:
     """Counts of a model's answers on a labelled table; ``leaves`` if they will leave the site."""
     # Features that do not name their backbone may pass: evaluating adds nothing to a sum.
     table = open_matching(model.encoder, path, **opt.pick_table_options(options))
     _check_classes(session, model, table, path)
     with session.progress(f"evaluating on {path.name}") as advance:
         counts = evaluate_table(model, table, where=path, least_cell=least_cell, progress=advance)
-    if not counts.total.sample_count:
+    total, rows, _ = counts
+    if not total.sample_count:
         raise InvalidInput(f"{path}: has no samples; nothing can be evaluated")
     if leaves:
-        warn_of_repeats(session, table, counts)
+        warn_of_repeats(session, table, rows)
     return counts
 
 
@@ -211,7 +213,7 @@ MODE = "How contributions travelled: readable by the server, or as private sums.
 @opt.option("--sum total", SUM, "STORE|FILE", type=opt.PLACE)
 @opt.option("--mode", MODE, type=click.Choice(["plain", "masked"]))
 @opt.file_option("--test", "Labelled features to measure it on.")
-@opt.table_options(labels=True)
+@opt.table_options()
 @opt.output("The Markdown file to write.", "model card")
 def card(session: Session, /, model: Path, test: Path | None, output: Path, **options: Any) -> None:
     """Write a model card: sites, samples, head, privacy, figures, digests and limits.
@@ -223,8 +225,8 @@ def card(session: Session, /, model: Path, test: Path | None, output: Path, **op
     loaded, figures = load_model(model), {}
     data = _find_data(session, loaded, options["total"])
     if test is not None:
-        counts = _count(session, loaded, test, options)
-        figures = {"measured on": test.name, **EvaluationReport(counts.total).facts()}
+        counts, _, _ = _count(session, loaded, test, options)
+        figures = {"measured on": test.name, **EvaluationReport(counts).facts()}
     text = write_card(loaded, **data, mode=options["mode"], figures=figures)
     atomic.write_text(output, text)
     session.text([f"{output}: a model card of {len(text.splitlines())} lines"])

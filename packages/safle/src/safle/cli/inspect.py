@@ -33,7 +33,7 @@ CHECKED = "checksum, digest, sizes, all invariants of counts"
 
 @command("safle inspect a.stats", name="inspect")
 @click.argument("file", type=opt.FILE, help=FILE)
-@opt.table_options(labels=True)
+@opt.table_options()
 def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
     """Say what a file is, what it holds, and whether it is sound.
 

@@ -96,26 +96,15 @@ def column_options(shown: str = "the schema's, or label", **settings: Any) -> De
     )
 
 
-def table_options(*, labels: bool, **settings: Any) -> Decorator:
-    """How a table is read; with ``labels``, where labels and weights are."""
+def table_options(**settings: Any) -> Decorator:
+    """How a table is read."""
     split = "Which <split>_features (.npz, .safetensors), if there are several."
-    reading = [
-        option("--split", split, "NAME", **settings),
-        column_options(**settings),
-    ]
-    if labels:
-        weight = (
-            "The column of whole numbers that say how often each sample is counted; no feature."
-        )
-        reading += [
-            option("--weight-column", weight, "NAME", **settings),
-        ]
-    return options(*reading)
+    return options(option("--split", split, "NAME", **settings), column_options(**settings))
 
 
 def pick_table_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options of `table_options` among ``options``: how `safle.tables.open_table` reads."""
-    names = ("split", "label_column", "ignore", "id_column", "weight_column")
+    names = ("split", "label_column", "ignore", "id_column")
     return {name: options[name] for name in names if name in options}
 
 
@@ -135,7 +124,7 @@ CLASSES = "The only labels there may be; anything else is refused."
 classes_option = option("--classes", CLASSES, "A,B,C", show_default="all")
 EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
 counting_options = options(
-    table_options(labels=True),
+    table_options(),
     classes_option,
     flag("--allow-empty", EMPTY),
     trust_options,

@@ -29,7 +29,7 @@ PREDICTIONS = "The .csv file to write, one line per sample; - for standard outpu
 @opt.model_argument
 @opt.features_argument
 @opt.option("--proba", "Add a column with each class's probability.", is_flag=True)
-@opt.table_options(labels=False)
+@opt.table_options()
 @opt.output(PREDICTIONS, "predictions", streams=True)
 def predict(session: Session, /, model: Path, features: Path, output: Path, **options: Any) -> None:
     """Predict the class of every sample of a table.
@@ -57,7 +57,7 @@ def _predict(
     proba, outside, done = options["proba"], model.watch(), 0
     titles = [f"probability_{name}" for name in model.class_names] if proba else []
 
-    def write(block: NDArray[Any], _labels: Any, _weights: Any) -> None:
+    def write(block: NDArray[Any], _labels: Any) -> None:
         nonlocal done
         for number, row in enumerate(_rows(model, block, proba=proba), start=done):
             sample = number if table.ids is None else neutralise(table.ids[number])

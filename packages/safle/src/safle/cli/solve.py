@@ -156,7 +156,7 @@ def _solve_and_save(
         session.warn(
             f"the ridge, {solution.ridge:.4g}, is likely far too small: {solution.sample_count:,} "
             "samples are fitted without a residual by far fewer directions, as if the "
-            "tables repeated their lines (weights, copies). Choose the ridge with --ridge, by "
+            "tables repeated their lines. Choose the ridge with --ridge, by "
             "held-out samples"
         )
     model = Model.of(encoder, solution)

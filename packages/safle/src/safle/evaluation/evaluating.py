@@ -12,7 +12,6 @@ No predicted class changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,22 +22,19 @@ from safle.errors import InvalidInput
 from safle.evaluation.counts import Evaluation, bin_log_odds, find_cells, shapes
 from safle.model.model import BATCH, Model
 from safle.model.scores import odds
-from safle.tables.checks import as_labels, as_weights
+from safle.tables.checks import as_labels
 
 STEPS_PER_OCTAVE, OCTAVES = 16, 6
 """The grid of T, below 1 and above; it does not move with the last bits of a sum."""
 
 
-def evaluate(
-    model: Model, features: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
-) -> Evaluation:
+def evaluate(model: Model, features: ArrayLike, labels: ArrayLike) -> Evaluation:
     """Count how a model answers: what a site sends, and what adds up over sites.
 
     Parameters
     ----------
     features : finite numbers, (samples, feature_dim)
     labels : (samples,); a class that the model does not know counts as an error
-    weights : whole numbers, (samples,); a sample of weight w counts as w samples, once if None
 
     Examples
     --------
@@ -48,17 +44,15 @@ def evaluate(
     >>> safle.Figures.of(counts).accuracy.value
     1.0
     """
-    (counts,) = evaluate_each(model, features, labels, [weights])
+    counts = count_answers(model, features, labels)
     outside = model.watch()
     outside.add(model.encoder.check(np.asarray(features)))
     outside.warn()
     return counts
 
 
-def evaluate_each(
-    model: Model, features: ArrayLike, labels: ArrayLike, weights: Sequence[ArrayLike | None]
-) -> list[Evaluation]:
-    """As `evaluate`, by each of several weights; every sample is predicted once."""
+def count_answers(model: Model, features: ArrayLike, labels: ArrayLike) -> Evaluation:
+    """As `evaluate`, without a warning of values that the encoder does not expect."""
     rows = np.asarray(features)
     names = as_labels(labels, len(rows))
     places = {name: place for place, name in enumerate(model.class_names)}
@@ -67,17 +61,12 @@ def evaluate_each(
             f"labels are like {names[0].item()!r}; expected labels like the model's class "
             f"{model.class_names[0]!r}: use the labels that were counted with"
         )
-    ones = np.ones(len(rows), np.int64)
-    times = [ones if each is None else as_weights(each, len(rows)) for each in weights]
-    arrays = shapes(len(places)).items()
-    totals = [{name: np.zeros(shape, np.int64) for name, shape in arrays} for _ in weights]
+    total = {name: np.zeros(shape, np.int64) for name, shape in shapes(len(places)).items()}
     for first in range(0, len(rows), BATCH):
         batch = slice(first, first + BATCH)
         for name, cells in _answer(model, places, rows[batch], names[batch]).items():
-            for total, sample_weights in zip(totals, times, strict=True):
-                # `np.bincount` would sum weights as floats, and round.
-                np.add.at(total[name].reshape(-1), cells, sample_weights[batch, None])
-    return [Evaluation(model.digest, model.class_names, **total) for total in totals]
+            np.add.at(total[name].reshape(-1), cells, 1)
+    return Evaluation(model.digest, model.class_names, **total)
 
 
 def _answer(

@@ -11,11 +11,10 @@ from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from safle.basics.memory import require_free_memory
 from safle.encoders import Encoder
 from safle.encoders.registry import kind_named
-from safle.errors import InvalidInput, SafleWarning, SettingsError
-from safle.tables.checks import as_features, as_labels, as_weights
+from safle.errors import SafleWarning, SettingsError
+from safle.tables.checks import as_features, as_labels
 from safle.tables.drafting import draft_schema
 from safle.tables.schema import Schema
 from safle.tables.sources import arrange_frame, frame_names, holds_text, reorder_frame
@@ -32,33 +31,12 @@ class Batch(NamedTuple):
 
     features: NDArray[Any]
     labels: NDArray[Any]
-    weights: NDArray[np.int64] | None
-    """How often each sample is counted; None for once."""
     schema: Schema | None
     """The schema of the frame that the features come from, if it has one."""
 
-    def repeat_features(self) -> NDArray[Any]:
-        """The features, with each row repeated as often as it is counted."""
-        if self.weights is None:
-            return self.features
-        times = int(self.weights.sum())
-        require_free_memory(
-            times * self.features.shape[1] * self.features.itemsize,
-            purpose=f"{times} samples to calibrate by",
-            advice="take smaller weights, or give an Encoder, which needs no calibration",
-        )
-        return self.features.repeat(self.weights, axis=0)
 
-
-def check_batch(
-    estimator: SafleClassifier,
-    X: ArrayLike,
-    y: ArrayLike,
-    weights: ArrayLike | None,
-    *,
-    reset: bool,
-) -> Batch:
-    """Check samples, and drop those of weight zero; ``reset`` says that this is the first call."""
+def check_batch(estimator: SafleClassifier, X: ArrayLike, y: ArrayLike, *, reset: bool) -> Batch:
+    """Check samples; ``reset`` says that this is the first call."""
     schema = _find_schema(estimator, X) if reset else estimator.encoder_.schema
     gaps = allows_gaps(estimator.encoder if reset else estimator.encoder_)
     if schema is None or not frame_names(X):
@@ -70,13 +48,7 @@ def check_batch(
         estimator.feature_names_in_ = np.array(schema.names, object)
     check_classification_targets(labels)
     as_labels(labels, len(labels))
-    if weights is None:
-        return Batch(features, labels, None, schema)
-    times = as_weights(weights, len(labels))
-    counted = times > 0
-    if not counted.any():
-        raise InvalidInput("all sample weights are zero; expected a positive one")
-    return Batch(features[counted], labels[counted], times[counted], schema)
+    return Batch(features, labels, schema)
 
 
 def check_features(estimator: SafleClassifier, X: Any) -> Any:

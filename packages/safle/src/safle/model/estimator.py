@@ -145,27 +145,19 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         estimator.statistics_ = statistics
         return estimator._solve_now()
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Calibrate (unless an `Encoder` is given), count and solve, from scratch.
 
         Parameters
         ----------
         X : finite numbers, (samples, feature_dim), or a frame, whose columns may hold text and gaps
         y : labels, (samples,): integers, strings, booleans or integral floats
-        sample_weight : whole numbers, (samples,); a sample of weight w counts exactly as if it
-            stood there w times
         """
-        batch = check_batch(self, X, y, sample_weight, reset=True)
+        batch = check_batch(self, X, y, reset=True)
         self._start(batch, None)
         return self._solve_now()
 
-    def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Add a batch to what was counted; solving waits until a result is asked for.
 
         With a given `Encoder` the result is exactly that of one `fit` of all batches, in
@@ -175,13 +167,13 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight : as in `fit`
+        X, y : as in `fit`
         classes : all labels that may ever occur; others are then refused. Without it
             `classes_` grows with the labels that come. A declared class without samples
             is never predicted: its score is -inf, its probability 0.
         """
         first = not self.__sklearn_is_fitted__()
-        batch = check_batch(self, X, y, sample_weight, reset=first)
+        batch = check_batch(self, X, y, reset=first)
         declared = None if classes is None else np.unique(np.asarray(classes))
         if first:
             self._start(batch, declared)
@@ -194,7 +186,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if "statistics_" in vars(self):
             self._counter = self._new_counter(self.encoder_, self._declared)
             self._counter.add(self.statistics_)
-        self._counter.add_samples(batch.features, batch.labels, batch.weights)
+        self._counter.add_samples(batch.features, batch.labels)
         if self._declared is None:
             self.classes_ = np.union1d(self.classes_, batch.labels)
         self._forget()
@@ -261,7 +253,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         encoder = self._make_encoder(batch, len(known))
         names = None if declared is None else class_names(declared)
         counter = self._new_counter(encoder, names)
-        counter.add_samples(batch.features, batch.labels, batch.weights)
+        counter.add_samples(batch.features, batch.labels)
         self.encoder_, self.classes_ = encoder, known
         self._counter, self._declared = counter, names
         self._forget()
@@ -299,7 +291,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             return make_encoder(batch.schema, kind, class_count=classes, **settings)
         names: list[str] = [*getattr(self, "feature_names_in_", ())]
         unique_names = names if len({*names}) == len(names) else ()
-        sample = PublicSample(batch.repeat_features(), names=unique_names)
+        sample = PublicSample(batch.features, names=unique_names)
         return make_encoder(sample, kind, class_count=classes, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ judges the codes themselves:
   a weighted sum in which it has the share w, a receiver estimates any code of the sample with an
   error of ``sqrt((1 - w) / w)`` deviations of that code. A set of few samples that has all of a sum
   is a cell: `safle.site.shares` searches for such sets;
-- a row that is counted many times, by its weight or because it repeats, may not outweigh a cell.
+- a row that repeats many times may not outweigh a cell.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Disguises(NamedTuple):
     Attributes
     ----------
     smallest : samples in the smallest set that has an unusual code, or a level; 0 without any.
-        Where some samples are counted more often, how many of these would fill the smallest cell
+        Where a row repeats, how many of it would fill the smallest cell
     weight : the largest of a sample; 1 where there are no more samples than columns
     few : the largest weight of fewer samples than a cell must have, as far as was found
     """

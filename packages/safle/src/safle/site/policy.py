@@ -37,7 +37,7 @@ LEAST_OPENED = 3
 """Of a sum of two clients, each knows the other's part."""
 EXAMPLE = """\
 mode = "plain"                  # or "masked": only sums under masks leave
-least_samples = 50              # that were counted: each different row once, whatever its weight
+least_samples = 50              # that were counted: each different row once
 least_per_class = 10            # of every class that occurs
 least_cell = 10                 # of plain files: each count is 0 or at least this
 most_columns_per_sample = 0.5   # of plain files; with 1 and more, all samples may be worked out

@@ -110,7 +110,7 @@ def rehearse(
     The exposure is that of each different row counted once: ten copies of one patient are one
     patient. The arguments are those of `count_table`.
     """
-    samples = len(table) if table.weights is None else int((table.weights > 0).sum())
+    samples = len(table)
     if not samples:
         raise InvalidInput(
             f"{where}: has no samples, so there is nothing to send; is it the right file?"
@@ -121,7 +121,7 @@ def rehearse(
             f"{HELD_OUT}"
         )
     begun = time.perf_counter()
-    counts = count_table(
+    statistics, rows, disguises = count_table(
         encoder,
         table,
         where=where,
@@ -129,19 +129,18 @@ def rehearse(
         least_cell=LEAST_CELL,
         progress=lambda share: progress(0.4 * share),
     )
-    statistics = counts.total
     size = len(encode(statistics))
     seconds = time.perf_counter() - begun
     pooled = 0 if statistics.layout.only_classes else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)
-    exposure = find_exposure(counts.distinct_rows)
+    exposure = find_exposure(rows)
     release = Release(
         "statistics",
         samples,
         statistics.dim,
         cells=exposure.cells,
-        disguises=counts.disguises,
+        disguises=disguises,
     )
     (verdict,) = Policy(least_cell=LEAST_CELL).judge(release)
     accuracy, judged, largest_class = _judge_held_out(
@@ -158,38 +157,26 @@ def rehearse(
         judged,
         largest_class,
         fitting_share(encoder, np.asarray(table.features)),
-        describe_repeats(table, counts.distinct_rows.sample_count),
+        describe_repeats(table, rows.sample_count),
     )
 
 
 def _judge_held_out(encoder: Encoder, table: Table, progress: Progress) -> tuple[float, int, float]:
-    """Accuracy on the held-out samples, their number, and the share of their largest class.
-
-    A sample of weight w is held out, or counted, w times.
-    """
-    times = np.ones(len(table), np.int64) if table.weights is None else table.weights
-    counted = times > 0
-    times = times[counted]
-    features, labels = np.asarray(table.features)[counted], np.asarray(table.labels)[counted]
+    """Accuracy on the held-out samples, their number, and the share of their largest class."""
+    features = np.asarray(table.features)
+    labels = np.asarray(table.labels)
     held_out = np.random.default_rng(0).permutation(len(labels)) % HELD_OUT == 0
     kept = ~held_out
     with warnings.catch_warnings():
         # Counting the whole table has warned of values outside the range.
         warnings.simplefilter("ignore", SafleWarning)
-        statistics = count(
-            encoder, features[kept], labels[kept], weights=times[kept], allow_outside=True
-        )
+        statistics = count(encoder, features[kept], labels[kept], allow_outside=True)
     model = Model.of(encoder, solve(statistics, progress=progress))
     scores = model.score_checked(encoder.check(features[held_out]))
     right = model.classes_[scores.argmax(axis=1)] == labels[held_out]
     _, classes = np.unique(labels[held_out], return_inverse=True)
-    held_out_times = times[held_out]
-    judged = int(held_out_times.sum())
-    return (
-        float(held_out_times[right].sum() / judged),
-        judged,
-        float(np.bincount(classes, held_out_times).max() / judged),
-    )
+    judged = len(right)
+    return float(right.mean()), judged, float(np.bincount(classes).max() / judged)
 
 
 def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:

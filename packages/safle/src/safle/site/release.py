@@ -29,7 +29,7 @@ class Release:
     Attributes
     ----------
     what : "statistics", "histogram" or "evaluation counts"
-    samples, class_counts : in the file; a sample of weight w is w samples
+    samples, class_counts : in the file
     columns : of statistics; a histogram's features; the classes of evaluation counts
     encoder : fingerprint of the encoder, or of the evaluated model's; empty for a histogram
     gives_away : of a plain file, what its holder can do, in a sentence; empty under masks
@@ -44,7 +44,7 @@ class Release:
     least_clients, most_samples : fewest clients, and most samples, of a masked sum that is opened
     epsilon : of what is published; infinite where sums are exact
     distinct_rows : the same with each different row counted once, whose numbers a policy judges;
-        None if no sample has a weight and no row repeats another
+        None if no row repeats another
     """
 
     what: str

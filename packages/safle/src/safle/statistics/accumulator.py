@@ -31,7 +31,7 @@ from safle.statistics.value import (
     count_codes,
     without_absent,
 )
-from safle.tables.checks import ClassName, as_class_names, as_labels, as_weights
+from safle.tables.checks import ClassName, as_class_names, as_labels
 from safle.tables.outside import Outside
 
 MOST_WAITING_SAMPLES = 8_192
@@ -105,37 +105,20 @@ class Accumulator:
     def _dim(self) -> int:
         return len(self._codes) + self.layout.dense_dim
 
-    def add_samples(
-        self, features: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None
-    ) -> None:
-        """Count features, (samples, feature_dim), and labels, (samples,); all of them or none.
-
-        Weights are whole numbers: a sample of weight w is counted w times.
-        """
+    def add_samples(self, features: ArrayLike, labels: ArrayLike) -> None:
+        """Count features, (samples, feature_dim), and labels, (samples,); all of them or none."""
         if self._encoder is None or self._outside is None:
             raise InvalidInput("samples need an encoder: start from Accumulator(encoder)")
         checked = self._encoder.check(features)
         names = as_labels(labels, len(checked))
-        times = np.ones(len(checked), np.int64)
-        if weights is not None:
-            times = as_weights(weights, len(checked))
-            counted = times > 0
-            checked, names, times = checked[counted], names[counted], times[counted]
         classes = set(names.tolist())
         self._check_declared(classes)
-        total = int(times.sum())
-        self._check_sample_count(total)
+        self._check_sample_count(len(checked))
         self._make_room(classes, self._codes)
         self._outside.add(checked)
-        ends = np.cumsum(times)
-        for first in range(0, total, MOST_WAITING_SAMPLES):
-            places = np.arange(first, min(first + MOST_WAITING_SAMPLES, total))
-            rows = np.searchsorted(ends, places, side="right")
-            codes = self._encoder.encode_checked(checked[rows[0] : rows[-1] + 1])
-            if weights is not None:
-                repeated = rows - rows[0]
-                codes = Codes(codes.symbols[repeated], codes.dense[repeated])
-            self._gather(codes, names[rows])
+        for first in range(0, len(checked), MOST_WAITING_SAMPLES):
+            part = slice(first, first + MOST_WAITING_SAMPLES)
+            self._gather(self._encoder.encode_checked(checked[part]), names[part])
 
     def add(self, other: Statistics) -> None:
         """Add a contribution."""
@@ -322,12 +305,10 @@ def count(
     labels: ArrayLike,
     *,
     classes: Sequence[ClassName] | None = None,
-    weights: ArrayLike | None = None,
     allow_outside: bool = False,
 ) -> Statistics:
     """Statistics of one array of features, (samples, feature_dim), and its labels.
 
-    ``weights`` are whole numbers: a sample of weight w gives the same bytes as w equal samples.
     `InvalidInput` if more than a tenth of a feature's values lie outside what the encoder expects,
     unless ``allow_outside``.
 
@@ -340,7 +321,7 @@ def count(
     """
     require_type("encoder", encoder, Encoder)
     total = Accumulator(encoder, classes=classes, allow_outside=allow_outside)
-    total.add_samples(features, labels, weights)
+    total.add_samples(features, labels)
     return total.snapshot()
 
 

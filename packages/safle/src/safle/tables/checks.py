@@ -1,4 +1,4 @@
-"""Checks of features, names, labels and weights that come from outside."""
+"""Checks of features, names and labels that come from outside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from safle.errors import EncoderMismatch, InvalidInput, SafleWarning, SettingsError, TableError
 
 ClassName = int | str
-MOST_WEIGHT = 1_000_000
 """Most times that one sample is counted: more is a mistake, or takes too long."""
 LONGEST_NAME = 200
 LONGEST_SOURCE = 1000
@@ -101,30 +100,6 @@ def as_labels(labels: ArrayLike, sample_count: int) -> NDArray[Any]:
     if array.dtype.kind == "U":
         return array
     raise InvalidInput(f"labels are {array.dtype}; expected integers or strings")
-
-
-def as_weights(weights: ArrayLike, sample_count: int) -> NDArray[np.int64]:
-    """Whole numbers, int64, (sample_count,): how often each sample is counted."""
-    array = np.asarray(weights)
-    if array.shape != (sample_count,):
-        raise InvalidInput(
-            f"weights have shape {array.shape}; expected one for each of {sample_count} samples"
-        )
-    wrong = np.ones(array.shape, np.bool_)
-    if array.dtype.kind in "iubf":
-        wrong = ~are_weights(array)
-    if wrong.any():
-        raise InvalidInput(
-            f"weight {array[wrong][0]} of sample {int(np.argmax(wrong))}; expected whole numbers "
-            f"from 0 to {MOST_WEIGHT:,}: a sample of weight w is counted w times. Multiply "
-            "fractions by one factor and round them, as np.rint(100 * weights)"
-        )
-    return array.astype(np.int64)
-
-
-def are_weights(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values are whole numbers from 0 to `MOST_WEIGHT`."""
-    return (values >= 0) & (values <= MOST_WEIGHT) & (values == np.floor(values))
 
 
 def as_class_names(names: Sequence[Any]) -> tuple[ClassName, ...]:

@@ -1,4 +1,4 @@
-"""A sheet -> features, labels, ids and weights; labels also from arrays."""
+"""A sheet -> features, labels and ids; labels also from arrays."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.basics.texts import name_some
 from safle.errors import InvalidInput, TableError
-from safle.tables.cells import NotANumber, as_texts, read_series
-from safle.tables.checks import MOST_WEIGHT, are_weights, as_labels, find_places
+from safle.tables.cells import as_texts
+from safle.tables.checks import as_labels, find_places
 from safle.tables.schema import LABEL_COLUMN
 from safle.tables.sources import ColumnSource
 from safle.tables.table import Table, find_excluded, find_label
@@ -31,7 +31,6 @@ def read_column_table(
     label_column: str | None = None,
     ignore: Sequence[str] = (),
     id_column: str | None = None,
-    weight_column: str | None = None,
     schema: Schema | None = None,
     names: Sequence[str] = (),
 ) -> Table:
@@ -39,8 +38,7 @@ def read_column_table(
     where = sheet.where
     default = LABEL_COLUMN if schema is None else schema.label_column
     label = find_label(where, sheet.names, label_column, default)
-    others = (id_column, weight_column)
-    excluded = {label, *find_excluded(where, sheet.names, ignore, others, schema)}
+    excluded = {label, *find_excluded(where, sheet.names, ignore, id_column, schema)}
     present = [name for name in sheet.names if name not in excluded]
     matrix, found = _read_features(sheet, present, schema, names)
     return Table(
@@ -48,7 +46,6 @@ def read_column_table(
         None if label is None else _read_labels(sheet, label),
         names=found,
         ids=_read_ids(sheet, id_column),
-        weights=_read_weights(sheet, weight_column),
     )
 
 
@@ -153,24 +150,6 @@ def _read_ids(sheet: ColumnSource, name: str | None) -> NDArray[Any] | None:
     if name is None:
         return None
     return np.array(as_texts(sheet.frame[name]).str.strip_chars().to_list(), np.str_)
-
-
-def _read_weights(sheet: ColumnSource, name: str | None) -> NDArray[np.int64] | None:
-    if name is None:
-        return None
-    try:
-        values = read_series(sheet.texts(name))
-        wrong = ~are_weights(values)
-        row = int(np.argmax(wrong)) if wrong.any() else None
-    except NotANumber as error:
-        row = error.row
-    if row is not None:
-        sheet.refuse(
-            row,
-            f" has a weight that is no whole number from 0 to {MOST_WEIGHT:,}; expected how often "
-            "the sample is counted",
-        )
-    return values.astype(np.int64)
 
 
 def clean_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:

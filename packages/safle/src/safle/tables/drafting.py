@@ -106,7 +106,7 @@ def draft_schema(
         )
     wanted = None if label_column == LABEL_COLUMN else label_column
     label_name = find_label(sheet.where, sheet.names, wanted) if labels is None else None
-    ignored = find_excluded(sheet.where, sheet.names, ignore, [id_column]) & {*sheet.names}
+    ignored = find_excluded(sheet.where, sheet.names, ignore, id_column) & {*sheet.names}
     category_names = find_columns(sheet.where, categories, sheet.names)
     marks = _split_marks(missing, sheet)
     found: list[Column] = []

@@ -33,7 +33,6 @@ def open_table(
     label_column: str | None = None,
     ignore: Sequence[str] = (),
     id_column: str | None = None,
-    weight_column: str | None = None,
     schema: Schema | None = None,
     names: Sequence[str] = (),
 ) -> Table:
@@ -52,9 +51,8 @@ def open_table(
         The column of labels. By default it is the schema's, or ``label``, and may be missing.
     ignore
         Columns that are not read. A warning names those that are not there.
-    id_column, weight_column
-        The columns with each sample's name, and with how often it is counted. They are no
-        features; the table keeps them as ``ids`` and ``weights``.
+    id_column
+        The column with each sample's name. It is no feature; the table keeps it as ``ids``.
     schema
         What the columns are, as an encoder of kind ``table`` declares it: levels become numbers,
         and missing values NaN.
@@ -80,7 +78,6 @@ def open_table(
         "label_column": label_column,
         "ignore": ignore,
         "id_column": id_column,
-        "weight_column": weight_column,
     }
     if frame_names(source):
         where = "the frame"

@@ -39,8 +39,6 @@ class Table:
         The names of the features if the file has a column for each, else empty.
     ids : str, (sample_count,), or None
         The names of the samples: of the images in a features file, or from the ``id_column``.
-    weights : int64, (sample_count,), or None
-        How often each sample is counted, from the ``weight_column``.
 
     Examples
     --------
@@ -57,7 +55,6 @@ class Table:
     source: str = ""
     names: tuple[str, ...] = ()
     ids: NDArray[Any] | None = None
-    weights: NDArray[np.int64] | None = None
     device: str = ""
 
     @property
@@ -98,20 +95,19 @@ class Table:
 
     def for_each_batch(
         self,
-        act: Callable[[NDArray[Any], Any, NDArray[np.int64] | None], None],
+        act: Callable[[NDArray[Any], Any], None],
         *,
         where: object,
         progress: Progress = no_progress,
     ) -> None:
-        """Call ``act`` with features, labels and weights of one batch after the other.
+        """Call ``act`` with features and labels of one batch after the other.
 
         Errors about samples name ``where`` and the first sample of the batch.
         """
         done = 0
         for features, labels in self.batches(BATCH):
-            weights = None if self.weights is None else self.weights[done : done + len(features)]
             try:
-                act(features, labels, weights)
+                act(features, labels)
             except InvalidInput as error:
                 batch = f", in the batch that begins with sample {done}" if done else ""
                 raise InvalidInput(f"{where}{batch}: {error}") from error
@@ -146,13 +142,16 @@ def find_excluded(
     where: str,
     names: list[str],
     ignore: Sequence[str],
-    others: Iterable[str | None] = (),
+    id_column: str | None = None,
     schema: Schema | None = None,
 ) -> set[str]:
-    """Columns that are neither features nor labels; ``others`` have a use of their own."""
-    given = {require_name(where, name, names) for name in others if name is not None}
-    declared = () if schema is None else (*schema.ignore, *schema.sparse)
-    return {*find_columns(where, ignore, names), *declared, *given}
+    """Columns that are neither features nor labels."""
+    excluded = find_columns(where, ignore, names)
+    if schema is not None:
+        excluded.update(schema.ignore, schema.sparse)
+    if id_column is not None:
+        excluded.add(require_name(where, id_column, names))
+    return excluded
 
 
 def refuse_options(path: Path, **options: object) -> None:
