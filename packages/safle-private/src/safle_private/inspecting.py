@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from safle.encoders import ClassName
 from safle.wire import FileFormat, container
 from safle_private.keys import SignedFile
 from safle_private.round import decompress_payload, read_content
@@ -25,6 +26,12 @@ class _Unchecked:
 
     def facts(self) -> dict[str, str]:
         return {**self.fields, "checks": "checksum, sizes; signatures need keys"}
+
+    def samples_by_class(self) -> dict[ClassName, int]:
+        return {}
+
+    def exposure(self) -> None:
+        """Nothing: nobody can read it."""
 
 
 def _restore(opened: container.Container) -> _Unchecked:

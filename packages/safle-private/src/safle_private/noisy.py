@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from safle.basics import name_some, require_free_memory
+from safle.basics import list_names, require_free_memory
 from safle.encoders import ClassName, CodeSpace, Layout
 from safle.errors import CountOverflow, InvalidInput, SettingsError
 from safle.statistics import ONLY_EXACT, FreeSums, Integers, Sums
@@ -172,7 +172,7 @@ class NoisyStatistics(Sums):
         noise = self.privacy
         return {
             "samples": f"about {self.sample_count:,}",
-            "classes": f"{len(self.class_names):,} ({name_some(self.class_names)})",
+            "classes": list_names(self.class_names),
             "columns": f"{self.dim:,}",
             "privacy": noise.promise,
             "rho": f"{noise.rho:.4g}",
@@ -182,12 +182,15 @@ class NoisyStatistics(Sums):
             "encoder": self.fingerprint,
         }
 
+    def exposure(self) -> None:
+        """Nothing: the noise hides every sample."""
+
     def _refuse_adding(self, other: object) -> NoReturn:
         raise InvalidInput(
             f"{type(self).__name__} and {type(other).__name__}; expected {ONLY_EXACT}"
         )
 
-    __add__ = __radd__ = __sub__ = __rsub__ = _refuse_adding
+    __add__ = __radd__ = __sub__ = __rsub__ = check_same = add_all = _refuse_adding
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from safle.basics.settings import as_settings as as_settings
     from safle.basics.settings import describe as describe
     from safle.basics.settings import to_mapping as to_mapping
+    from safle.basics.texts import list_names as list_names
     from safle.basics.texts import name_some as name_some
     from safle.basics.texts import neutralise as neutralise
     from safle.basics.texts import printable as printable

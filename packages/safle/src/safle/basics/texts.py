@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from safle.errors import InvalidInput
 
 T = TypeVar("T")
 LONGEST_REASON = 300
+NAMES_SHOWN = 12
 _FORMULA_START = re.compile(r"['=+\-@\t\r\n]")
 
 
@@ -47,6 +48,18 @@ def name_some(names: Iterable[object], most: int = 20) -> str:
     listed = [*names]
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return ", ".join(map(repr, listed[:most])) + more
+
+
+def list_names(names: Sequence[object]) -> str:
+    """How many names, and the first of them, for people.
+
+    >>> list_names(["ill", "well"])
+    '2 (ill, well)'
+    """
+    if not names:
+        return "0"
+    shown = ", ".join(str(name) for name in names[:NAMES_SHOWN])
+    return f"{len(names):,} ({shown}{', …' if len(names) > NAMES_SHOWN else ''})"
 
 
 def split_names(text: str) -> tuple[str, ...]:

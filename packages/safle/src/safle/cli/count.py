@@ -9,8 +9,9 @@ import numpy as np
 import rich_click as click
 
 from safle.basics.memory import readable
+from safle.basics.texts import list_names
 from safle.cli import options as opt
-from safle.cli.facts import counts_facts, list_names, show_exposure, warn_of_coarse
+from safle.cli.facts import counts_facts, show_exposure, warn_of_coarse
 from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder, open_matching

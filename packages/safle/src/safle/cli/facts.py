@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
 from safle.basics.memory import readable
+from safle.basics.texts import list_names
 from safle.cli.session import Session
 from safle.encoders import Encoder
 from safle.errors import SafleError
@@ -19,15 +20,12 @@ from safle.tables.checks import ClassName, near_duplicates
 
 if TYPE_CHECKING:
     # No command needs all of these.
-    from safle.evaluation import Evaluation
     from safle.model import Model
-    from safle.statistics import Statistics
     from safle.statistics.exposure import Exposure
     from safle.statistics.histogram import Histogram
     from safle.tables.schema import Schema
 
 Facts = dict[str, object]
-NAMES_SHOWN = 12
 MARKS = {
     "model card": rb"\A# Model card\n\n\| \| \|\n\|---\|---\|\n\| digest \| `[0-9a-f]{64}`",
     "page": rb'<meta name="generator" content="safle">',
@@ -40,14 +38,6 @@ MARKS = {
 BYTES_SEARCHED = 1 << 16
 """Bytes at either end of a file in which its mark is searched."""
 SAFETENSORS = ("encoder", "model")
-
-
-def list_names(names: Sequence[ClassName]) -> str:
-    """How many names, and the first of them."""
-    if not names:
-        return "0"
-    shown = ", ".join(str(name) for name in names[:NAMES_SHOWN])
-    return f"{len(names):,} ({shown}{', …' if len(names) > NAMES_SHOWN else ''})"
 
 
 def encoder_facts(encoder: Encoder) -> Facts:
@@ -77,47 +67,7 @@ def counts_facts(value: Any, data: bytes) -> Facts:
     """Facts of what a file holds, and of the file."""
     from safle.wire.container import declared_digest
 
-    known = _FACTS_BY_TYPE.get(type(value).__name__)
-    facts: Facts = {**value.facts()} if known is None else known(value)
-    return facts | {"file": readable(len(data)), "digest": declared_digest(data)}
-
-
-def _evaluation_facts(counts: Evaluation) -> Facts:
-    classes = list_names(counts.class_names)
-    return {"samples": f"{counts.sample_count:,}", "classes": classes, "model": counts.model}
-
-
-def _statistics_facts(statistics: Statistics) -> Facts:
-    layout, seen = statistics.layout, len(statistics.codes)
-    facts: Facts = {
-        "samples": f"{statistics.sample_count:,}",
-        "classes": list_names(statistics.class_names),
-        "columns": f"{statistics.dim:,} (codes {seen:,} of {layout.code_count:,}, dense "
-        f"{layout.dense_dim:,})",
-    }
-    if layout.class_layout:
-        facts["columns of each class"] = f"{layout.class_layout.dense_dim:,}"
-    return facts | {"encoder": statistics.fingerprint}
-
-
-def _histogram_facts(histogram: Histogram) -> Facts:
-    grid, counts = histogram.grid, histogram.counts
-    outside = int(counts[:, 0].sum() + counts[:, -1].sum())
-    share = outside / max(int(counts.sum()), 1)
-    return {
-        "features": f"{histogram.feature_dim:,}",
-        "samples": f"{histogram.sample_count:,}",
-        "grid": f"{grid.bins:,} bins over {grid.span}",
-        "values outside": f"{share:.2%}" + (" (widen the grid)" if share > 0.01 else ""),
-    }
-
-
-_FACTS_BY_TYPE: dict[str, Callable[[Any], Facts]] = {
-    "Statistics": _statistics_facts,
-    "Histogram": _histogram_facts,
-    "Evaluation": _evaluation_facts,
-}
-"""By name of the type: a command imports only the types that it needs. Others say it themselves."""
+    return {**value.facts(), "file": readable(len(data)), "digest": declared_digest(data)}
 
 
 def model_facts(model: Model) -> Facts:

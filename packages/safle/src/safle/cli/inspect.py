@@ -10,6 +10,7 @@ import rich_click as click
 
 from safle.basics.memory import readable
 from safle.basics.places import naming
+from safle.basics.texts import list_names
 from safle.cli import facts as describe
 from safle.cli import options as opt
 from safle.cli.session import Session, command
@@ -17,8 +18,7 @@ from safle.encoders import load_encoder
 from safle.errors import TableError
 from safle.model import load_model
 from safle.site.log import LOG, read_log, site_log
-from safle.statistics.cells import count_cells
-from safle.statistics.exposure import describe_cells, find_exposure
+from safle.statistics.exposure import describe_cells
 from safle.tables import open_table
 from safle.tables.schema import Schema
 from safle.tables.sheets import SHEET_SUFFIXES, read_sheet
@@ -64,19 +64,17 @@ def _show_counts(session: Session, path: Path, file_type: str) -> None:
         value, _ = format_named(file_type).open(data)
     facts = describe.counts_facts(value, data)
     facts.setdefault("checks", CHECKED)
-    exposure = find_exposure(value) if file_type == "statistics" else None
+    exposure = value.exposure()
     if exposure is not None:
         facts["cells"] = describe_cells(exposure.cells)
-    elif file_type in ("histogram", "evaluation counts"):
-        facts["cells"] = describe_cells(count_cells(value.cells))
     session.facts(f"{path}: {file_type}", facts)
-    if exposure is None:
-        return
-    counts = list(zip(value.class_names, value.class_counts.tolist(), strict=True))
-    session.table(["class", "samples"], [[n, f"{c:,}"] for n, c in counts[:CLASSES_SHOWN]])
+    counts = [[name, f"{count:,}"] for name, count in value.samples_by_class().items()]
+    if counts:
+        session.table(["class", "samples"], counts[:CLASSES_SHOWN])
     if len(counts) > CLASSES_SHOWN:
         session.text([f"and {len(counts) - CLASSES_SHOWN} more classes"])
-    describe.show_exposure(session, exposure)
+    if exposure is not None:
+        describe.show_exposure(session, exposure)
 
 
 def _show_table(session: Session, path: Path, **selection: Any) -> None:
@@ -89,7 +87,7 @@ def _show_table(session: Session, path: Path, **selection: Any) -> None:
     facts: describe.Facts = {
         "samples": f"{len(table):,}",
         "features": f"{table.feature_dim:,} ({table.features.dtype})",
-        "labels": "none" if labels is None else describe.list_names(labels),
+        "labels": "none" if labels is None else list_names(labels),
         "file": readable(path.stat().st_size),
     }
     facts |= {name: text for name in ("source", "device") if (text := getattr(table, name))}
@@ -103,7 +101,7 @@ def _show_sheet(session: Session, path: Path, problem: TableError) -> None:
     sheet = read_sheet(path)
     facts: describe.Facts = {
         "samples": f"{len(sheet):,}",
-        "columns": describe.list_names(sheet.names),
+        "columns": list_names(sheet.names),
     }
     session.facts(f"{path}: table", facts | {"file": readable(path.stat().st_size)})
     session.warn(

@@ -10,8 +10,9 @@ import rich_click as click
 
 from safle.basics.memory import readable
 from safle.basics.places import naming
+from safle.basics.texts import list_names
 from safle.cli import options as opt
-from safle.cli.facts import list_names, warn_of_classes
+from safle.cli.facts import warn_of_classes
 from safle.cli.session import Session, command, examples, explain
 from safle.encoders import load_encoder
 from safle.errors import SafleError, StoreError

@@ -8,8 +8,9 @@ from typing import Any
 import rich_click as click
 
 from safle.basics.memory import readable
+from safle.basics.texts import list_names
 from safle.cli import options as opt
-from safle.cli.facts import list_names, warn_of_classes, warn_of_coarse
+from safle.cli.facts import warn_of_classes, warn_of_coarse
 from safle.cli.session import Session, command
 from safle.encoders import load_encoder
 from safle.server import sum_files

@@ -14,17 +14,20 @@ type 9, has these sections in planes; its header has ``model`` (SHA-256 of the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from math import prod
+from operator import add
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.texts import list_names, require_type
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError, WireError
+from safle.statistics.exposure import Exposure, expose_cells
 from safle.statistics.histogram import MAX_SAMPLES
 from safle.tables.checks import ClassName, as_class_names, is_digest
 from safle.wire import container
@@ -157,20 +160,62 @@ class Evaluation:
         counts: Counts = self.confusion.sum(axis=1)
         return counts
 
+    @property
+    def columns(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def made_with(self) -> Mapping[str, str]:
+        return {"model": self.model}
+
+    def samples_by_class(self) -> dict[ClassName, int]:
+        counts = zip((*self.class_names, "(unknown)"), self.class_counts.tolist(), strict=True)
+        return {name: count for name, count in counts if count}
+
+    def holds(self) -> str:
+        return (
+            f"how often each of {self.columns:,} classes was taken for which, and given which "
+            "probability"
+        )
+
+    def facts(self) -> dict[str, str]:
+        classes = list_names(self.class_names)
+        return {"samples": f"{self.sample_count:,}", "classes": classes, "model": self.model}
+
+    def exposure(self) -> Exposure:
+        return expose_cells(self.sample_count, self.cells)
+
     def require(self, model: str, class_names: Sequence[ClassName]) -> None:
         """Refuse counts of another model's answers."""
         require_answers(self.model, self.class_names, model, class_names)
 
-    def __add__(self, other: Evaluation) -> Evaluation:
-        if not isinstance(other, Evaluation):
-            return NotImplemented
+    def check_same(self, other: Evaluation) -> None:
+        """`EncoderMismatch` for answers of another model."""
+        require_type("the value", other, Evaluation)
         other.require(self.model, self.class_names)
+
+    def __add__(self, other: Evaluation) -> Evaluation:
+        if type(other) is not type(self):
+            return NotImplemented
+        self.check_same(other)
         both = {name: counts + other.arrays[name] for name, counts in self.arrays.items()}
         return Evaluation(self.model, self.class_names, **both)
 
+    def __sub__(self, other: Evaluation) -> Evaluation:
+        """Take a contribution back: the counts that never saw it."""
+        if type(other) is not type(self):
+            return NotImplemented
+        self.check_same(other)
+        left = {name: counts - other.arrays[name] for name, counts in self.arrays.items()}
+        return Evaluation(self.model, self.class_names, **left)
+
+    def add_all(self, others: Iterable[Evaluation]) -> Evaluation:
+        """The sum with all others."""
+        return reduce(add, others, self)
+
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Evaluation)
+            type(other) is type(self)
             and (self.model, self.class_names) == (other.model, other.class_names)
             and all(np.array_equal(own, other.arrays[name]) for name, own in self.arrays.items())
         )

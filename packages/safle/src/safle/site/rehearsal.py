@@ -25,7 +25,7 @@ from safle.site.release import Release
 from safle.solver import solve
 from safle.statistics import count, triangle
 from safle.statistics.cells import LEAST_CELL
-from safle.statistics.exposure import Exposure, find_exposure
+from safle.statistics.exposure import Exposure
 from safle.tables import Table
 from safle.tables.outside import Outside
 from safle.wire import encode
@@ -134,7 +134,7 @@ def rehearse(
     pooled = 0 if statistics.layout.only_classes else triangle.packed_size(statistics.dim)
     numbers = pooled + statistics.cross.size + len(statistics.class_names)
     numbers += sum(triangle.packed_size(part.dim) for part in statistics.by_class)
-    exposure = find_exposure(rows)
+    exposure = rows.exposure()
     release = Release(
         "statistics",
         samples,

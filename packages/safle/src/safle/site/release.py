@@ -5,21 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from safle.evaluation.counts import Evaluation
 from safle.site.disguises import Disguises
-from safle.statistics import Statistics
-from safle.statistics.cells import Cells, count_cells
-from safle.statistics.exposure import describe_cells, find_exposure
-from safle.statistics.histogram import Histogram
+from safle.statistics.cells import Cells
+from safle.statistics.summable import Summable
 from safle.tables.checks import ClassName
-
-NOT_ATTACKED = (
-    "whoever holds this file can reconstruct samples; we have no attack to run on it, and it holds "
-    "{cells}"
-)
-Countable = Statistics | Histogram | Evaluation
 
 
 @dataclass(frozen=True)
@@ -28,10 +18,11 @@ class Release:
 
     Attributes
     ----------
-    what : "statistics", "histogram" or "evaluation counts"
+    what : type of the file
     samples, class_counts : in the file
     columns : of statistics; a histogram's features; the classes of evaluation counts
     encoder : fingerprint of the encoder, or of the evaluated model's; empty for a histogram
+    holds : what the file holds, in words
     gives_away : of a plain file, what its holder can do, in a sentence; empty under masks
     warns : whether that is a reason to warn
     cells : the counts that a plain file holds; None under masks
@@ -52,6 +43,7 @@ class Release:
     columns: int
     class_counts: Mapping[ClassName, int] = field(default_factory=dict)
     encoder: str = ""
+    holds: str = ""
     gives_away: str = ""
     masked: bool = False
     keyholders: Mapping[str, str] = field(default_factory=dict)
@@ -72,9 +64,9 @@ class Release:
 
     @staticmethod
     def of(
-        counted: Countable,
+        counted: Summable,
         encoder: str = "",
-        distinct_rows: Countable | None = None,
+        distinct_rows: Summable | None = None,
         disguises: Disguises | None = None,
         *,
         attacked: bool = True,
@@ -90,49 +82,35 @@ class Release:
             return replace(
                 rows,
                 samples=counted.sample_count,
-                class_counts=_count_classes(counted),
+                class_counts=counted.samples_by_class(),
                 distinct_rows=rows,
             )
+        made_with = {"encoder": encoder, **counted.made_with}
         release = Release(
             counted.format,
             counted.sample_count,
-            counted.feature_dim if isinstance(counted, Histogram) else 0,
-            _count_classes(counted),
-            encoder,
+            counted.columns,
+            counted.samples_by_class(),
+            made_with["encoder"],
+            holds=counted.holds(),
             disguises=disguises,
+            model=made_with.get("model", ""),
         )
-        if isinstance(counted, Statistics) and not attacked:
-            return replace(release, columns=counted.dim, encoder=counted.fingerprint)
-        if isinstance(counted, Statistics):
-            exposure = find_exposure(counted)
-            return replace(
-                release,
-                columns=counted.dim,
-                encoder=counted.fingerprint,
-                gives_away=exposure.summary,
-                warns=exposure.warns,
-                cells=exposure.cells,
-                rank=exposure.rank,
-            )
-        cells = count_cells(counted.cells)
-        gives_away = NOT_ATTACKED.format(cells=describe_cells(cells)) if release.samples else ""
-        described = replace(release, cells=cells, gives_away=gives_away, warns=cells.below > 0)
-        if isinstance(counted, Histogram):
-            return described
-        return replace(described, columns=len(counted.class_names), model=counted.model)
+        exposure = counted.exposure() if attacked else None
+        if exposure is None:
+            return release
+        return replace(
+            release,
+            gives_away=exposure.summary,
+            warns=exposure.warns,
+            cells=exposure.cells,
+            rank=exposure.rank,
+        )
 
 
-Before = Callable[[Any, Release], tuple[bytes, Release, str]]
+Before = Callable[[Summable, Release], tuple[bytes, Release, str]]
 """What another house does to a value before it leaves (see `safle.cli.release`).
 
 It gets the value and what would leave in plain. It returns the bytes that leave, what the policy
 judges and the sheet says of them, and a note for the user.
 """
-
-
-def _count_classes(counted: Countable) -> dict[ClassName, int]:
-    if isinstance(counted, Histogram):
-        return {}
-    names = [*counted.class_names, "(unknown)"]
-    counts = zip(names, counted.class_counts.tolist(), strict=False)
-    return {name: count for name, count in counts if count}

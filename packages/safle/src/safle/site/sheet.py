@@ -88,22 +88,12 @@ class Sheet:
         samples = f"{release.samples:,} samples"
         if rows is not None:
             samples += f", {rows.samples:,} different rows"
-        if release.what == "histogram":
-            what = f"how often values of each of {release.columns:,} features occur, over {samples}"
-        elif release.what == "evaluation counts":
-            what = (
-                f"how often each of {release.columns:,} classes was taken for which, and given "
-                f"which probability, over {samples}"
-            )
-        else:
-            sums = release.columns * (release.columns + 1) // 2
-            what = f"{sums:,} sums of products of {release.columns:,} columns, over {samples}"
         stays = "features, and what they were made of; but see what it gives away, below"
         if release.masked:
             stays = "features, their sources and all your numbers: only a sum with others opens"
         return {
             "file": f"{_shorten(self.file)}, {readable(len(self.data))}",
-            "holds": f"{release.mode} {release.what}: {what}",
+            "holds": f"{release.mode} {release.what}: {release.holds}, over {samples}",
             "stays here": stays,
         }
 

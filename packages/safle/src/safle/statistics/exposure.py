@@ -10,9 +10,11 @@ figures. Where symbols are counted, `safle.statistics.join_cells` is run, and it
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from safle.statistics.cells import LEAST_CELL, Cells, count_cells, independent_columns
 from safle.statistics.join import join_cells
@@ -58,41 +60,49 @@ ATTACKED = (
     "whoever holds this file can reconstruct samples; the attack that we ran reconstructed "
     "{found:,} of {samples:,}"
 )
+NOT_ATTACKED = (
+    "whoever holds this file can reconstruct samples; we have no attack to run on it, and it holds "
+    "{cells}"
+)
 JOINED_IN_PART = "the attack joined the symbols of {tables:,} of {all_tables:,} tables"
 CELLS = "{occupied:,} counts, {below:,} of them of fewer than {least} samples"
 
 
 class Exposure(NamedTuple):
-    """What a client's plain statistics give away, as far as we know.
+    """What a client's plain file gives away, as far as we know.
 
     Attributes
     ----------
     samples : how many are counted
-    reconstructed : how many of them the attack that we ran has reconstructed
+    reconstructed : how many of them the attack that we ran has reconstructed; None if we ran none
     cells : the sums that are counts
-    rank : independent columns
+    rank : independent columns of statistics; 0 for all else
     lattice : what the products of all columns determine, in words; empty if nothing
     details : a sentence for each way in which samples can be worked out, and what helps
     """
 
     samples: int
-    reconstructed: int
+    reconstructed: int | None
     cells: Cells
-    rank: int
-    lattice: str
-    details: list[str]
+    rank: int = 0
+    lattice: str = ""
+    details: Sequence[str] = ()
 
     @property
     def summary(self) -> str:
         """What whoever holds the file can do; empty without samples."""
         if not self.samples:
             return ""
+        if self.reconstructed is None:
+            return NOT_ATTACKED.format(cells=describe_cells(self.cells))
         attacked = ATTACKED.format(found=self.reconstructed, samples=self.samples)
         return f"{attacked}; {self.lattice}" if self.lattice else attacked
 
     @property
     def warns(self) -> bool:
-        """Whether samples were reconstructed, or are no more than the columns."""
+        """Whether samples were reconstructed, or are no more than the columns, or cells small."""
+        if self.reconstructed is None:
+            return self.cells.below > 0
         return self.reconstructed > 0 or bool(self.lattice)
 
 
@@ -101,7 +111,7 @@ def find_exposure(statistics: Statistics) -> Exposure:
     samples, counts = statistics.sample_count, statistics.class_counts
     cells = count_cells(statistics.cells)
     if not samples:
-        return Exposure(0, 0, cells, 0, "", [])
+        return Exposure(0, 0, cells, details=[])
     few = int(((counts > 0) & (counts < FEW_SAMPLES)).sum())
     single = int((counts == 1).sum())
     own_codes = count_own_codes(statistics)
@@ -124,6 +134,11 @@ def find_exposure(statistics: Statistics) -> Exposure:
     which = "the others" if max(found, by_class) else "any of them"
     details.append(lattice + LATTICE if lattice else MORE_THAN_COLUMNS.format(which=which))
     return Exposure(samples, found, cells, independent_columns(statistics), lattice, details)
+
+
+def expose_cells(samples: int, tables: Iterable[NDArray[Any]]) -> Exposure:
+    """The exposure of a value that we have no attack for: its counts alone."""
+    return Exposure(samples, None, count_cells(tables))
 
 
 def describe_cells(cells: Cells) -> str:

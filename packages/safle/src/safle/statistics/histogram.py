@@ -7,8 +7,10 @@ up, so the thresholds that follow from the sum are the same for any partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from safle._native import Kernel
 from safle.basics.texts import name_some, require_type
 from safle.encoders.calibration import Calibration, DeclaredRange, Vector, replace_zeros
-from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
-from safle.tables.checks import as_features
+from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError
+from safle.statistics.exposure import Exposure, expose_cells
+from safle.tables.checks import ClassName, as_features
 from safle.tables.sources import arrange_frame, frame_names
 
 MAX_BINS = 1 << 16
@@ -187,9 +190,36 @@ class Histogram(Calibration):
         """Its counts of samples: all of it."""
         yield self.counts
 
-    def __add__(self, other: Histogram) -> Histogram:
-        if not isinstance(other, Histogram):
-            return NotImplemented
+    @property
+    def columns(self) -> int:
+        return self.feature_dim
+
+    @property
+    def made_with(self) -> Mapping[str, str]:
+        return {}
+
+    def samples_by_class(self) -> dict[ClassName, int]:
+        return {}
+
+    def holds(self) -> str:
+        return f"how often values of each of {self.feature_dim:,} features occur"
+
+    def facts(self) -> dict[str, str]:
+        outside = int(self.counts[:, 0].sum() + self.counts[:, -1].sum())
+        share = outside / max(int(self.counts.sum()), 1)
+        return {
+            "features": f"{self.feature_dim:,}",
+            "samples": f"{self.sample_count:,}",
+            "grid": f"{self.grid.bins:,} bins over {self.grid.span}",
+            "values outside": f"{share:.2%}" + (" (widen the grid)" if share > 0.01 else ""),
+        }
+
+    def exposure(self) -> Exposure:
+        return expose_cells(self.sample_count, self.cells)
+
+    def check_same(self, other: Histogram) -> None:
+        """`EncoderMismatch` for a histogram of other columns, or on another grid."""
+        require_type("the value", other, Histogram)
         if self.names != other.names:
             here, there = (name_some(histogram.names) or "no names" for histogram in (self, other))
             raise EncoderMismatch(
@@ -201,11 +231,30 @@ class Histogram(Calibration):
                 f"histograms on {self.grid} and on {other.grid} cannot be added: count again on "
                 "one grid"
             )
+
+    def __add__(self, other: Histogram) -> Histogram:
+        if type(other) is not type(self):
+            return NotImplemented
+        self.check_same(other)
         return Histogram(self.grid, self.counts + other.counts)
+
+    def __sub__(self, other: Histogram) -> Histogram:
+        """Take a contribution back: the histogram that never saw it."""
+        if type(other) is not type(self):
+            return NotImplemented
+        self.check_same(other)
+        left = self.counts - other.counts
+        if (left < 0).any():
+            raise InvariantError("some counts would be negative; it was not part of the sum")
+        return Histogram(self.grid, left)
+
+    def add_all(self, others: Iterable[Histogram]) -> Histogram:
+        """The sum with all others."""
+        return reduce(add, others, self)
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Histogram)
+            type(other) is type(self)
             and self.grid == other.grid
             and np.array_equal(self.counts, other.counts)
         )

@@ -7,21 +7,25 @@ canonical: equal data give equal bytes, however they were split.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
-from typing import Any, ClassVar
+from itertools import chain, compress
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.texts import list_names, require_type
 from safle.encoders.codes import Codes, CodeSpace, Layout
 from safle.statistics import counting, triangle
 from safle.statistics.cells import cells_of
 from safle.statistics.gram import Gram, Samples, Triangle
 from safle.statistics.invariants import verify
 from safle.tables.checks import ClassName, as_class_names
+
+if TYPE_CHECKING:
+    from safle.statistics.exposure import Exposure
 
 ONLY_EXACT = "exact sums; sums with noise are solved, not added"
 
@@ -143,6 +147,21 @@ class Sums(Margins):
         return ""
 
     @property
+    def columns(self) -> int:
+        return self.dim
+
+    @property
+    def made_with(self) -> Mapping[str, str]:
+        return {"encoder": self.fingerprint}
+
+    def samples_by_class(self) -> dict[ClassName, int]:
+        counts = zip(self.class_names, self.class_counts.tolist(), strict=True)
+        return {name: count for name, count in counts if count}
+
+    def holds(self) -> str:
+        return f"{self.dim * (self.dim + 1) // 2:,} sums of products of {self.dim:,} columns"
+
+    @property
     def diagonal(self) -> NDArray[np.int64]:
         """Diagonal of the gram, int64, (dim,): how often each code occurred."""
         return self.gram.diagonal
@@ -199,6 +218,29 @@ class Statistics(Sums):
         """The sums that are counts of samples: see `safle.statistics.cells`."""
         return cells_of(self)
 
+    def facts(self) -> dict[str, str]:
+        layout = self.layout
+        facts = {
+            "samples": f"{self.sample_count:,}",
+            "classes": list_names(self.class_names),
+            "columns": f"{self.dim:,} (codes {len(self.codes):,} of {layout.code_count:,}, dense "
+            f"{layout.dense_dim:,})",
+        }
+        if layout.class_layout:
+            facts["columns of each class"] = f"{layout.class_layout.dense_dim:,}"
+        return facts | {"encoder": self.fingerprint}
+
+    def exposure(self) -> Exposure:
+        """What the attack of `safle.statistics.exposure` finds; it can take seconds."""
+        from safle.statistics.exposure import find_exposure
+
+        return find_exposure(self)
+
+    def check_same(self, other: Statistics) -> None:
+        """`EncoderMismatch` if another encoder made the other's codes."""
+        require_type("contribution", other, Statistics, advice=ONLY_EXACT)
+        self.space.check_same(other.space)
+
     def multiply_out(self) -> None:
         """Compute the packed gram; `InvariantError` if its entries are no integers."""
         self.gram.packed  # noqa: B018
@@ -208,15 +250,19 @@ class Statistics(Sums):
         verify(self)
 
     def __add__(self, other: Statistics) -> Statistics:
-        if not isinstance(other, Statistics):
+        if type(other) is not type(self):
             return NotImplemented
+        return self.add_all([other])
+
+    def add_all(self, others: Iterable[Statistics]) -> Statistics:
+        """The sum with all others, in memory that does not grow with their number."""
         from safle.statistics.accumulator import sum_statistics
 
-        return sum_statistics([self, other])
+        return sum_statistics(chain([self], others))
 
     def __sub__(self, other: Statistics) -> Statistics:
         """Take a contribution back: the statistics that never saw it."""
-        if not isinstance(other, Statistics):
+        if type(other) is not type(self):
             return NotImplemented
         from safle.statistics.accumulator import Accumulator
 

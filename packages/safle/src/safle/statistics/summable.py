@@ -1,0 +1,65 @@
+"""Values that add up: one interface for every room, whatever a value counts.
+
+Commands, policies, release sheets, sums of files, masks and networks work through it and never ask
+for a type. A new value is one module with a `safle.wire.FileFormat`, and one row of the entry
+points ``safle.formats``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safle.tables.checks import ClassName
+
+if TYPE_CHECKING:
+    from safle.statistics.exposure import Exposure
+
+
+class Summable(Protocol):
+    """Exact integers over samples, that can be added and taken back."""
+
+    format: ClassVar[str]
+    """The type of its files, as `safle.wire.format_named` knows it."""
+
+    @property
+    def sample_count(self) -> int:
+        """How many samples it counts."""
+
+    @property
+    def columns(self) -> int:
+        """Its width: columns of statistics, features of a histogram, classes of answers."""
+
+    @property
+    def made_with(self) -> Mapping[str, str]:
+        """Digests of what it was counted with, which a policy may pin: "encoder", "model"."""
+
+    @property
+    def cells(self) -> Iterator[NDArray[np.int64]]:
+        """Its entries that are counts of samples, as tables: see `safle.statistics.cells`."""
+
+    def samples_by_class(self) -> dict[ClassName, int]:
+        """Samples of each class that occurs; empty for a value without classes."""
+
+    def holds(self) -> str:
+        """What a file of it holds, for a release sheet."""
+
+    def facts(self) -> dict[str, str]:
+        """Names and values, for people."""
+
+    def exposure(self) -> Exposure | None:
+        """Which samples can be worked out of it; None where there is nothing to say."""
+
+    def check_same(self, other: Self) -> None:
+        """`EncoderMismatch` unless both can be added."""
+
+    def __add__(self, other: Self) -> Self: ...
+
+    def __sub__(self, other: Self) -> Self:
+        """Take a contribution back: the value that never saw it."""
+
+    def add_all(self, others: Iterable[Self]) -> Self:
+        """The sum with all others, in memory that does not grow with their number."""
