@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from safle.errors import TableError
 from safle.tables import open_table
-from safle.tables.cells import NotANumber, read_series
+from safle.tables.cells import read_cells
+from safle.tables.sources import ColumnSource
 
 polars = pytest.importorskip("polars")
 numbers = st.one_of(
@@ -34,12 +35,13 @@ def as_python(text):
 def test_numbers_are_those_of_python(texts):
     expected = [as_python(text) for text in texts]
     series = polars.Series(texts, dtype=polars.String)
+    refuse = ColumnSource("t", series.to_frame()).refuse
     if None in expected:
-        with pytest.raises(NotANumber) as refused:
-            read_series(series)
-        assert refused.value.row == expected.index(None)
+        with pytest.raises(TableError) as refused:
+            read_cells(series, refuse=refuse)
+        assert refused.value.line == expected.index(None)
     else:
-        assert np.array_equal(read_series(series), expected, equal_nan=True)
+        assert np.array_equal(read_cells(series, refuse=refuse), expected, equal_nan=True)
 
 
 cells = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_size=8)

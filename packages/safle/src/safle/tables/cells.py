@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from safle.tables.schema import Column
 
+Refuse = Callable[[int, str], NoReturn]
+"""Raises an error about a row whose cell is no number; the text says what it may be."""
 MISSING = ("", "NA", "N/A", "NaN", "null", "?")
 """Texts that mean a missing value, in any case, unless a schema declares others."""
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -26,14 +28,6 @@ DECIMAL_COMMA, DECIMAL_POINT = rf"^(\s*[+-]?\d+),{_AFTER}", rf"^(\s*[+-]?\d+)\.{
 """Numbers with a fraction, and maybe a unit, after a comma or a point."""
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})")
-
-
-class NotANumber(ValueError):
-    """A cell that is no number; ``row`` says which, ``advice`` what it may be."""
-
-    def __init__(self, row: int, advice: str) -> None:
-        super().__init__(advice)
-        self.row, self.advice = row, advice
 
 
 def as_texts(column: Series) -> Series:
@@ -53,21 +47,29 @@ def as_texts(column: Series) -> Series:
     return texts.str.strip_suffix(".0") if column.dtype.is_float() else texts
 
 
-def read_series(
-    cells: Series, column: Column | None = None, missing: Sequence[str] = ()
+def read_cells(
+    cells: Series,
+    column: Column | None = None,
+    missing: Sequence[str] = (),
+    *,
+    refuse: Refuse,
 ) -> NDArray[np.float64]:
     """Feature values of a column's cells, of any type, float64, (cells,); NaN is missing.
 
-    `NotANumber` for the first cell that is none. Numbers are those of Python's ``float``. A mark
-    of ``missing`` that is a number stands for it however it is written: -9 also for -9.0.
+    ``refuse`` is called for the first cell that is no number. Numbers are those of Python's
+    ``float``. A mark of ``missing`` that is a number stands for it however it is written: -9 also
+    for -9.0.
 
     >>> import polars
     >>> from safle import Column
+    >>> from safle.tables.sources import ColumnSource
+    >>> frame = polars.DataFrame({"size": ["7 mm", " 8", "?"]})
     >>> size = Column("size", 0, 90, "mm")
-    >>> read_series(polars.Series(["7 mm", " 8", "?"]), size, ["?"]).tolist()
+    >>> read_cells(frame["size"], size, ["?"], refuse=ColumnSource("ward", frame).refuse).tolist()
     [7.0, 8.0, nan]
     >>> sex = Column("sex", levels=("f", "m"))
-    >>> read_series(polars.Series(["m", " f", "d", "NA"]), sex, ["NA"]).tolist()
+    >>> cells = polars.Series(["m", " f", "d", "NA"])
+    >>> read_cells(cells, sex, ["NA"], refuse=ColumnSource("ward", frame).refuse).tolist()
     [1.0, 0.0, 2.0, nan]
     """
     levels = () if column is None else column.levels
@@ -80,7 +82,7 @@ def read_series(
     stripped = as_texts(cells).str.strip_chars()
     gaps = find_gaps(stripped, missing).to_numpy()
     if not levels:
-        values = _numbers(stripped, gaps, "" if column is None else column.unit)
+        values = _numbers(stripped, gaps, "" if column is None else column.unit, refuse)
         values[np.isin(values, numeric_marks(missing))] = math.nan
         return values
     places = {level: float(place) for place, level in enumerate(levels)}
@@ -136,7 +138,9 @@ def _places_of(values: NDArray[np.float64], levels: Sequence[str]) -> NDArray[np
     return places
 
 
-def _numbers(stripped: Series, gaps: NDArray[np.bool_], unit: str) -> NDArray[np.float64]:
+def _numbers(
+    stripped: Series, gaps: NDArray[np.bool_], unit: str, refuse: Refuse
+) -> NDArray[np.float64]:
     cast = stripped.cast(float, strict=False)
     values = np.array(cast.to_numpy(), np.float64)
     values[gaps] = math.nan
@@ -146,19 +150,12 @@ def _numbers(stripped: Series, gaps: NDArray[np.bool_], unit: str) -> NDArray[np
     for row in unread.tolist():
         text = stripped[row]
         if text not in known:
-            known[text] = _read_number(text, unit, row)
+            number, found = (float(text), unit) if is_number(text) else split_unit(text)
+            if found != unit or not (found or is_number(text)):
+                refuse(row, advise(text))
+            known[text] = number
         values[row] = known[text]
     return values
-
-
-def _read_number(text: str, unit: str, row: int) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        number, found = split_unit(text)
-        if not found or found != unit:
-            raise NotANumber(row, advise(text)) from None
-        return number
 
 
 def numeric_marks(missing: Iterable[str]) -> list[float]:

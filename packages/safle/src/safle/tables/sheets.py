@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from safle.basics.memory import require_free_memory
 from safle.errors import TableError
 from safle.tables.cells import DECIMAL_COMMA, DECIMAL_POINT, is_number
 from safle.tables.sources import ColumnSource
@@ -27,10 +26,6 @@ DELIMITERS = ",;\t|"
 _INDEX_PREFIX = "__index_level_"
 MAGIC = b"PAR1"
 """The first and the last bytes of a Parquet file."""
-_CHILD_PROGRAM = (
-    "import sys, polars; "
-    "polars.read_parquet(sys.argv[1], glob=False).write_ipc_stream(sys.stdout.buffer)"
-)
 
 
 def read_sheet(path: Path) -> ColumnSource:
@@ -180,14 +175,24 @@ def read_parquet(path: Path) -> ColumnSource:
 
 
 def _read_parquet(path: Path) -> DataFrame:
-    """The file's frame, read in another process: a damaged file can crash polars."""
+    """The file's frame, if memory has room for what its metadata say."""
     import polars as pl
 
     with path.open("rb") as file:
         whole = file.read(4) == MAGIC and file.seek(-4, 2) and file.read() == MAGIC
-    child = [sys.executable, "-c", _CHILD_PROGRAM, str(path)]
-    # Through a pipe: data of a client should not lie in a temporary file.
-    finished = subprocess.run(child, capture_output=True, check=False) if whole else None
-    if finished is None or finished.returncode:
+    if not whole:
         raise TableError(f"{path}: not a whole .parquet file; copy or export it again")
-    return pl.read_ipc_stream(finished.stdout)
+    try:
+        lazy = pl.scan_parquet(path, glob=False)
+        width = len(lazy.collect_schema())
+        rows = int(lazy.select(pl.len()).collect().item())
+        require_free_memory(
+            8 * rows * width,
+            purpose=f"{path}: a table of {rows:,} rows and {width:,} columns",
+            advice="split the file into smaller ones, and sum their counts",
+        )
+        return lazy.collect()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError) as error:
+        raise TableError(
+            f"{path}: not a whole .parquet file ({str(error)[:80]}); copy or export it again"
+        ) from None

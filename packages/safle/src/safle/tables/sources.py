@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from safle.basics.texts import name_some
 from safle.errors import SafleWarning, TableError
 from safle.tables.cells import (
-    NotANumber,
     as_texts,
     find_gaps,
     is_rounded,
     numeric_marks,
-    read_series,
+    read_cells,
     replace_commas,
 )
 from safle.tables.checks import IGNORE_ADVICE, find_places, match_columns
@@ -165,13 +164,12 @@ class ColumnSource:
     def _read(
         self, name: str, column: Column | None = None, missing: Sequence[str] = ()
     ) -> NDArray[np.float64]:
-        try:
-            return read_series(self.column(name), column, missing)
-        except NotANumber as error:
-            advice = self.advice if column is None else SCHEMA_ADVICE
-            self.refuse(
-                error.row, f", column {name!r} is no number; expected one{error.advice}: {advice}"
-            )
+        advice = self.advice if column is None else SCHEMA_ADVICE
+
+        def refuse(row: int, found: str) -> NoReturn:
+            self.refuse(row, f", column {name!r} is no number; expected one{found}: {advice}")
+
+        return read_cells(self.column(name), column, missing, refuse=refuse)
 
 
 def frame_names(features: Any) -> tuple[str, ...]:
