@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from benchmarks.settings import Settings
-from safle import EmbeddingEncoder, Encoder, Model, PublicSample, make_encoder
+from safle import EmbeddingEncoder, Encoder, Model, make_encoder, public_sample
 
 PUBLIC_SAMPLES = 5_000
 """Samples whose quantiles make the thresholds."""
@@ -86,7 +86,7 @@ def embedding(
 ) -> EmbeddingEncoder:
     """A thermometer encoder; the defaults make E=512, V=16 of 512 features."""
     return EmbeddingEncoder.calibrated(
-        PublicSample(features[:PUBLIC_SAMPLES]),
+        public_sample(features[:PUBLIC_SAMPLES]),
         buckets=buckets,
         group_size=group_size,
     )
@@ -94,4 +94,4 @@ def embedding(
 
 def default(features: NDArray[np.float32], *, samples: int | None = PUBLIC_SAMPLES) -> Encoder:
     """The default encoder, with thresholds from the first ``samples``."""
-    return make_encoder(PublicSample(features[:samples]))
+    return make_encoder(public_sample(features[:samples]))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from benchmarks import data
 from benchmarks.report import Bar, Disagreement
 from benchmarks.timing import Times, race
-from safle import Model, PublicSample, make_encoder
+from safle import Model, make_encoder, public_sample
 from safle.model.export import to_onnx
 from safle.solver import Solution
 
@@ -66,7 +66,7 @@ def run(dataset: data.Dataset, *, quick: bool) -> tuple[dict[str, Any], list[Bar
 
 
 def _drawn_model(features: Floats, **settings: int) -> Model:
-    encoder = make_encoder(PublicSample(features[: data.PUBLIC_SAMPLES]), **settings)
+    encoder = make_encoder(public_sample(features[: data.PUBLIC_SAMPLES]), **settings)
     generator = np.random.default_rng(0)
     return Model.of(
         encoder,

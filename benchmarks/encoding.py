@@ -19,7 +19,7 @@ from benchmarks import data
 from benchmarks.report import Bar, Disagreement, Outcome
 from benchmarks.settings import Settings
 from benchmarks.timing import Times, race
-from safle import PublicSample, RandomFeatureEncoder, make_encoder
+from safle import RandomFeatureEncoder, make_encoder, public_sample
 from safle.encoders.codes import Codes
 from safle.encoders.operations import NumpyOperations, permutation
 
@@ -92,7 +92,7 @@ def tuned(features: Floats, thresholds: Floats, order: NDArray[np.int64]) -> NDA
 
 def _race_default(dataset: data.Dataset) -> Times:
     features = dataset.train[:DEFAULT_SAMPLES]
-    encoder = make_encoder(PublicSample(features[: data.PUBLIC_SAMPLES]))
+    encoder = make_encoder(public_sample(features[: data.PUBLIC_SAMPLES]))
     assert isinstance(encoder, RandomFeatureEncoder)
     signs = encoder.units.signs()
     return race(

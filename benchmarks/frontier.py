@@ -29,7 +29,7 @@ from benchmarks.frontier_network import train_network
 from benchmarks.frontier_picture import draw
 from benchmarks.report import Bar, Outcome, note
 from benchmarks.settings import REPOSITORY, Settings
-from safle import Model, PublicSample, count, make_encoder, solve
+from safle import Model, count, make_encoder, public_sample, solve
 from safle.basics import to_mapping
 from safle.encoders import Encoder
 from safle.encoders.calibration import Calibration
@@ -151,8 +151,8 @@ def _default(dataset: data.Dataset, sample: Calibration, seed: int, **settings: 
     return make_encoder(sample, seed=seed, **{"by_class": _by_class(dataset)} | settings)
 
 
-def _public(dataset: data.Dataset, seed: int) -> PublicSample:
-    return PublicSample(dataset.train[_shuffled(dataset, seed)[: data.PUBLIC_SAMPLES]])
+def _public(dataset: data.Dataset, seed: int) -> Calibration:
+    return public_sample(dataset.train[_shuffled(dataset, seed)[: data.PUBLIC_SAMPLES]])
 
 
 def _shuffled(dataset: data.Dataset, seed: int) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from benchmarks import data, private_accuracy
 from benchmarks.federation import Stopwatch
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
-from safle import Encoder, Model, PublicSample, Statistics, count, make_encoder, solve
+from safle import Encoder, Model, Statistics, count, make_encoder, public_sample, solve
 from safle.server.contribution import open_contribution
 from safle.statistics import Accumulator
 from safle.wire import encode
@@ -53,7 +53,7 @@ def run(settings: Settings) -> Outcome:
     dataset = data.load(settings)
     rounds: list[dict[str, Any]] = []
     # Few columns, samples and clients, to compile every kernel.
-    few = make_encoder(PublicSample(dataset.head(100)[0]), "random-features", units=8)
+    few = make_encoder(public_sample(dataset.head(100)[0]), "random-features", units=8)
     _play(few, dataset, QUICK_CLIENTS[0], replace(settings, quick=True))
     for encoder in _encoders(dataset, settings):
         rounds += _play_all(encoder, dataset, settings)
@@ -101,7 +101,7 @@ def masking_speed(size: int) -> float:
 
 def _encoders(dataset: data.Dataset, settings: Settings) -> Iterator[Encoder]:
     """Linear; random features within 5 MB of a plain client; and the default."""
-    public = PublicSample(dataset.train[: data.PUBLIC_SAMPLES])
+    public = public_sample(dataset.train[: data.PUBLIC_SAMPLES])
     if settings.quick:
         yield make_encoder(public, "random-features", units=64)
         return

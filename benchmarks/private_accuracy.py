@@ -18,10 +18,10 @@ from safle import (
     Encoder,
     LinearEncoder,
     Model,
-    PublicSample,
     Statistics,
     count,
     make_encoder,
+    public_sample,
     solve,
 )
 from safle_private.noise import Draw, draw_discrete_gaussian, plan_noise, publish
@@ -57,7 +57,7 @@ def run(settings: Settings) -> Outcome:
 def accuracy(settings: Settings, dataset: data.Dataset) -> dict[str, float]:
     """Percent of test samples by epsilon, of the encoder that is made to be published."""
     public = _public(settings, dataset)
-    encoder = LinearEncoder.publishable(PublicSample(public))
+    encoder = LinearEncoder.publishable(public_sample(public))
     total = _count(encoder, dataset, len(public))
     runs = 1 if settings.quick else RUNS
     found = {}
@@ -86,7 +86,7 @@ def _public(settings: Settings, dataset: data.Dataset) -> NDArray[np.float32]:
 
 
 def _encoders(public: NDArray[np.float32]) -> dict[str, Encoder]:
-    sample = PublicSample(public)
+    sample = public_sample(public)
     clip = LinearEncoder.publishable(sample).settings.norm_clip
     return {
         "linear, square roots, clipped (--publishable)": LinearEncoder.publishable(sample),

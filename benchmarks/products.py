@@ -23,7 +23,7 @@ from benchmarks import data
 from benchmarks.report import Bar, Disagreement, Outcome
 from benchmarks.settings import Settings
 from benchmarks.timing import race
-from safle import PublicSample, make_encoder
+from safle import make_encoder, public_sample
 from safle._native import level
 from safle.statistics.counting import LARGEST_BYTE_CODE, add_products
 from safle.statistics.triangle import packed_size
@@ -39,7 +39,7 @@ def run(settings: Settings) -> Outcome:
     """Race the three."""
     dataset = data.load(settings)
     features, _labels = dataset.head(SAMPLES)
-    codes = make_encoder(PublicSample(features)).encode(features).dense
+    codes = make_encoder(public_sample(features)).encode(features).dense
     wide, narrow = codes.astype(np.float64), codes.astype(np.float32)
     times = race(
         ("safle", lambda: _exact(codes)),

@@ -23,7 +23,7 @@ from benchmarks.memory import Work, load_solver, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from benchmarks.timing import Times, race
-from safle import PublicSample, Solution, Statistics, count, make_encoder, solve
+from safle import Solution, Statistics, count, make_encoder, public_sample, solve
 
 RIDGE = 1000.0
 REPEATS = 4
@@ -84,7 +84,7 @@ def run(settings: Settings) -> Outcome:
 
 def _race_choice(dataset: data.Dataset, units: int | None) -> Times:
     """Solving with the ridge given and with "auto", on the default encoder's statistics."""
-    sample = PublicSample(dataset.train[: data.PUBLIC_SAMPLES])
+    sample = public_sample(dataset.train[: data.PUBLIC_SAMPLES])
     encoder = make_encoder(sample, **({} if units is None else {"units": units}))
     statistics = count(encoder, dataset.train, dataset.train_labels)
     ridge = solve(statistics).ridge

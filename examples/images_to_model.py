@@ -38,7 +38,7 @@ batches = list(extract(images.records(), backbone))
 features = np.concatenate([batch.features for batch in batches])
 labels = np.array([label for batch in batches for label in batch.labels])
 # Every third image stands for a public sample that sets the scale, every other third tests.
-encoder = safle.make_encoder(safle.PublicSample(features[::3]), units=512)
+encoder = safle.make_encoder(safle.public_sample(features[::3]), units=512)
 encoder = encoder.declare(source=backbone.source)  # features of another backbone are refused
 model = safle.Model.of(encoder, safle.solve(safle.count(encoder, features[1::3], labels[1::3])))
 right = model.predict(features[2::3]) == labels[2::3]

@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 import safle
 
 features, labels = load_digits(return_X_y=True)
-encoder = safle.make_encoder(safle.DeclaredRange(0, 16, feature_dim=64), units=256)
+encoder = safle.make_encoder(safle.declared_range(0, 16, feature_dim=64), units=256)
 first, second, late = (
     safle.count(encoder, features[start:stop], labels[start:stop])
     for start, stop in ((0, 500), (500, 900), (900, 1400))

@@ -23,7 +23,7 @@ from safle_private import (
 )
 
 features, labels = load_digits(return_X_y=True)
-encoder = safle.make_encoder(safle.DeclaredRange(0, 16, feature_dim=64), "linear")
+encoder = safle.make_encoder(safle.declared_range(0, 16, feature_dim=64), "linear")
 parts = np.array_split(np.arange(1500), 3)
 counts = [safle.count(encoder, features[part], labels[part]) for part in parts]
 

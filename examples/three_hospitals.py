@@ -18,7 +18,7 @@ labels, truth = labels[:1500], labels[1500:]
 
 def agree(folder: Path) -> None:
     """Before the round: one encoder for everybody, from a range that all know."""
-    encoder = safle.make_encoder(safle.DeclaredRange(0, 16, feature_dim=64), units=256)
+    encoder = safle.make_encoder(safle.declared_range(0, 16, feature_dim=64), units=256)
     encoder.save(folder / "encoder.safetensors")
 
 

@@ -40,7 +40,8 @@ PAGES = {
         ("make_encoder", "load_encoder", "Encoder"),
         ("LinearEncoder", "EmbeddingEncoder", "RandomFeatureEncoder", "TableEncoder"),
         ("Schema", "Column", "merge_schemas"),
-        ("DeclaredRange", "DeclaredMoments", "PublicSample", "Grid", "Histogram"),
+        ("declared_range", "declared_moments", "public_sample", "of_schema", "Calibration"),
+        ("Grid", "Histogram"),
     ),
     "statistics": (
         "Statistics: codes to sums",

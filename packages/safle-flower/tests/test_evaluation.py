@@ -49,7 +49,9 @@ def run_round(folder: Path, nodes: list[dict[str, Any]], **settings: Any) -> Any
 
 def test_a_site_counts_and_tests_by_its_encoders_schema(tmp_path: Path) -> None:
     schema = Schema((Column("age", 0, 90), Column("sex", levels=("f", "m"))))
-    safle.make_encoder(schema, "table", units=4).save(tmp_path / "encoder.safetensors")
+    safle.make_encoder(safle.of_schema(schema), "table", units=4).save(
+        tmp_path / "encoder.safetensors"
+    )
     nodes, repeated = [], []
     for name in CLIENTS:
         path = tmp_path / f"{name}.csv"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from private_support.private_rounds import make_parties
 from safle import count, make_encoder
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from safle.errors import SafleError, WireError
 from safle.server.contribution import open_contribution
 from safle_lab.attack import attack
@@ -83,7 +83,7 @@ def test_equal_samples_are_found(kind):
 
 def test_codes_seen_once_are_peeled_until_none_are_left(digits):
     encoder = make_encoder(
-        DeclaredRange(0, 16, feature_dim=64), "embedding", buckets=4, group_size=11
+        declared_range(0, 16, feature_dim=64), "embedding", buckets=4, group_size=11
     )
     data = DataSet(encoder, digits[0][:500], digits[1][:500])
     symbols = encoder.encode(data.features).symbols.astype(np.int64) + encoder.layout.bases[:-1]
@@ -95,7 +95,7 @@ def test_codes_seen_once_are_peeled_until_none_are_left(digits):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in TABLE_KINDS])
 def test_dense_codes_of_few_samples_are_found_by_lattice_reduction(kind, digits):
-    encoder = make_encoder(DeclaredRange(0, 16, feature_dim=64), kind)
+    encoder = make_encoder(declared_range(0, 16, feature_dim=64), kind)
     data = DataSet(encoder, digits[0][:20], digits[1][:20] // 5)
     found = found_in(data)
     assert found.by_lattice == 20
@@ -105,12 +105,12 @@ def test_dense_codes_of_few_samples_are_found_by_lattice_reduction(kind, digits)
 
 def test_classes_with_grams_of_their_own_are_reduced_one_by_one(digits):
     """48 samples of 33 columns: too many together, and every class gives all of its own."""
-    encoder = make_encoder(DeclaredRange(0, 16, feature_dim=32), "linear", by_class=True)
+    encoder = make_encoder(declared_range(0, 16, feature_dim=32), "linear", by_class=True)
     data = DataSet(encoder, digits[0][:48, 16:48], np.arange(48) % 4)
     found = found_in(data, most_reduced=12)
     assert found.by_lattice == 48
     assert found_in(data, most_reduced=11).untried == 48
-    pooled = make_encoder(DeclaredRange(0, 16, feature_dim=32), "linear")
+    pooled = make_encoder(declared_range(0, 16, feature_dim=32), "linear")
     assert found_in(DataSet(pooled, data.features, data.labels), most_reduced=48).found == 0
 
 
@@ -168,7 +168,7 @@ def test_counts_of_pairs_are_joined_into_samples():
     generator = np.random.default_rng(0)
     features = generator.uniform(size=(500, 10))
     settings = {"bucketing": "integer", "buckets": 60, "group_size": 1}
-    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=10), "embedding", **settings)
+    encoder = make_encoder(declared_range(0, 1, feature_dim=10), "embedding", **settings)
     data = DataSet(encoder, features, np.arange(500) % 2)
     found = found_in(data, most_reduced=0)
     codes = np.concatenate([found.codes.symbols, found.unlabelled.symbols])

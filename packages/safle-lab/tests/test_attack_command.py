@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, count, make_encoder
+from safle import count, declared_range, make_encoder
 from safle.tables import open_table
 from safle_lab.attack import attack
 from safle_lab.cli import describe_attack
@@ -36,7 +36,7 @@ def test_what_is_found_replaces_no_other_file(words, tmp_path, safle):
 
 def sums_of(samples):
     features = np.random.default_rng(0).integers(0, 17, (samples, 24)).astype(float)
-    encoder = make_encoder(DeclaredRange(0, 16, feature_dim=24), "linear")
+    encoder = make_encoder(declared_range(0, 16, feature_dim=24), "linear")
     return count(encoder, features, (np.arange(samples) % 2).tolist())
 
 

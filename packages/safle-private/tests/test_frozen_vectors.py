@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, Model, count, evaluate, make_encoder, solve
+from safle import Model, count, declared_range, evaluate, make_encoder, solve
 from safle.statistics.histogram import Grid, Histogram
 from safle_private.spaces import EvaluationSpace, HistogramSpace, StatisticsSpace
 
@@ -59,7 +59,7 @@ def digest(space, value) -> str:
 @pytest.mark.parametrize("most", [1_000, 2_000_000])
 def test_vectors_of_statistics_are_as_they_were(name, most):
     features, labels = drawn()
-    encoder = make_encoder(DeclaredRange(0, 1, 4), name.split()[0], **SETTINGS[name])
+    encoder = make_encoder(declared_range(0, 1, 4), name.split()[0], **SETTINGS[name])
     space = StatisticsSpace.of(encoder, NAMES, most_total_samples=most)
     assert digest(space, count(encoder, features, labels)) == FROZEN[name, most]
 
@@ -73,7 +73,7 @@ def test_a_vector_of_a_histogram_is_as_it_was():
 
 def test_a_vector_of_evaluation_counts_is_as_it_was():
     features, labels = drawn()
-    encoder = make_encoder(DeclaredRange(0, 1, 4), "linear")
+    encoder = make_encoder(declared_range(0, 1, 4), "linear")
     model = Model.of(encoder, solve(count(encoder, features, labels), ridge=1.0))
     space = EvaluationSpace(model.digest, model.class_names, most_total_samples=1_000)
     assert digest(space, evaluate(model, features, labels)) == FROZEN["evaluation"]

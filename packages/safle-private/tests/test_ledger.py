@@ -8,13 +8,13 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from safle import DeclaredRange, LinearEncoder, count
+from safle import LinearEncoder, count, declared_range
 from safle.errors import InvalidInput, PrivacyBudgetSpent, StoreError
 from safle_private.ledger import Ledger
 from safle_private.noise import SHARES, Sensitivity, epsilon_of, rho_within
 
 DELTA = 1e-5
-ENCODER = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=3))
+ENCODER = LinearEncoder.publishable(declared_range(0, 1, feature_dim=3))
 
 
 @pytest.fixture

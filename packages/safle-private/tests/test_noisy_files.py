@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, LinearEncoder, Model, Statistics, count, solve
+from safle import LinearEncoder, Model, Statistics, count, declared_range, solve
 from safle.errors import EncoderMismatch, SafleError, WireError
 from safle.server.store import Store
 from safle.statistics.free_sums import FreeSums
@@ -19,7 +19,7 @@ from safle_private.noisy import NoisyStatistics
 from support.data_sets import KINDS, publishable_encoder
 from support.forging import Forgery
 
-CALIBRATION = DeclaredRange(-2, 2, feature_dim=3)
+CALIBRATION = declared_range(-2, 2, feature_dim=3)
 
 
 def draw(size, scale):
@@ -98,7 +98,7 @@ def test_sums_that_would_wrap_are_refused(published):
 
 
 def test_a_layout_too_large_to_read_is_refused_first():
-    encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=300))
+    encoder = LinearEncoder.publishable(declared_range(0, 1, feature_dim=300))
     plan = plan_noise(encoder.layout, 1, 1e-5)
     data = encode(publish(Statistics.empty(encoder.space), plan, ["a"], draw=draw))
     assert decode(data, NoisyStatistics, limit=10**7).dim == 301

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from private_support.private_rounds import answers_of, make_parties, new_history
-from safle import DeclaredRange, LinearEncoder, Model, count, evaluate, solve
+from safle import LinearEncoder, Model, count, declared_range, evaluate, solve
 from safle.errors import SafleError
 from safle.statistics.histogram import Grid, Histogram
 from safle.wire import container, decode, encode
@@ -211,7 +211,7 @@ def answers():
     evaluations = [evaluate(model, client.features, client.labels) for client in CLIENTS]
     grid = Grid(-3, 3, 2, bins=4)
     histograms = [Histogram.of(client.features, grid) for client in CLIENTS]
-    clipped = LinearEncoder.publishable(DeclaredRange(-3, 3, feature_dim=2))
+    clipped = LinearEncoder.publishable(declared_range(-3, 3, feature_dim=2))
     counted = [count(clipped, client.features, client.labels) for client in CLIENTS]
     exact = StatisticsSpace.of(clipped, [0, 1, 2], 1000)
     rounds = [

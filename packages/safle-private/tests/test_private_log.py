@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, make_encoder
+from safle import declared_range, make_encoder
 from safle.site.log import read_log, site_log
 
 pytest.importorskip("cryptography.hazmat.primitives.hpke", reason="needs the extra private")
@@ -16,7 +16,7 @@ pytest.importorskip("cryptography.hazmat.primitives.hpke", reason="needs the ext
 def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.jsonl"))
-    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), "linear", norm_clip=2)
+    encoder = make_encoder(declared_range(0, 1, feature_dim=2), "linear", norm_clip=2)
     encoder.save("encoder.safetensors")
     for name in ("operator", "a", "b", "c", "board"):
         safle("private", "keys", name, "-o", f"{name}.key")

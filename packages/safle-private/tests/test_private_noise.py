@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from private_support.private_rounds import make_parties, new_history
-from safle import DeclaredRange, LinearEncoder, Model, count, solve
+from safle import LinearEncoder, Model, count, declared_range, solve
 from safle.errors import (
     CountOverflow,
     FederationError,
@@ -32,7 +32,7 @@ from safle_private.release import under_masks
 from safle_private.vector import Sizes, pack, unpack
 from support.data_sets import KINDS, publishable_encoder
 
-CALIBRATION = DeclaredRange(-3, 3, feature_dim=3)
+CALIBRATION = declared_range(-3, 3, feature_dim=3)
 LINEAR = LinearEncoder.publishable(CALIBRATION)
 GENERATOR = np.random.default_rng(0)
 

@@ -15,7 +15,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import assume, given, settings
 from scipy.stats import binom
 
-from safle import DeclaredRange, LinearEncoder, Model, Statistics, count, make_encoder, solve
+from safle import LinearEncoder, Model, Statistics, count, declared_range, make_encoder, solve
 from safle.encoders.codes import CodeSpace, Layout, tables_of
 from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.site.log import read_log
@@ -115,7 +115,7 @@ def test_a_sample_of_any_length_is_not_published(kind):
 
 
 def test_products_by_class_are_not_published():
-    encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=4), by_class=True)
+    encoder = LinearEncoder.publishable(declared_range(0, 1, feature_dim=4), by_class=True)
     with pytest.raises(SettingsError, match="by_class"):
         plan_noise(encoder.layout, 1, DELTA)
 
@@ -183,7 +183,7 @@ def test_every_free_sum_has_the_noise_that_was_planned():
 def total():
     generator = np.random.default_rng(0)
     features = np.concatenate([generator.normal(c, 1.0, (2000, 6)) for c in (-1, 1)])
-    encoder = LinearEncoder.publishable(DeclaredRange(-3, 3, feature_dim=6))
+    encoder = LinearEncoder.publishable(declared_range(-3, 3, feature_dim=6))
     return encoder, count(encoder, features, np.repeat(["ill", "well"], 2000)), features
 
 
@@ -246,7 +246,7 @@ def test_noisy_sums_are_not_taken_for_copies(safle, tmp_path):
     """Noise may leave no residual; the ridge is as large as the noise all the same."""
     generator = np.random.default_rng(0)
     features = np.concatenate([generator.normal(c, 1.0, (100, 20)) for c in (-1, 1)])
-    encoder = LinearEncoder.publishable(DeclaredRange(-3, 3, feature_dim=20))
+    encoder = LinearEncoder.publishable(declared_range(-3, 3, feature_dim=20))
     exact = count(encoder, features, np.repeat(["ill", "well"], 100))
     noisy = publish(exact, plan_noise(exact.layout, 2, DELTA), ["ill", "well"], draw=seeded(1))
     assert solve(noisy).curve.suspects_copies(noisy.sample_count)
@@ -267,7 +267,7 @@ def test_even_hopeless_noise_solves(total):
 
 def test_noisy_sums_of_codes_solve_too():
     encoder = make_encoder(
-        DeclaredRange(-3, 3, feature_dim=3), "embedding", buckets=2, group_size=1
+        declared_range(-3, 3, feature_dim=3), "embedding", buckets=2, group_size=1
     )
     generator = np.random.default_rng(3)
     features = np.concatenate([generator.normal(c, 1.0, (3000, 3)) for c in (-1, 1)])

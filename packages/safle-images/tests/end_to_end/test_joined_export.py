@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from safle import PublicSample, count, load_model, make_encoder, solve
+from safle import count, load_model, make_encoder, public_sample, solve
 from safle.cli import Session
 from safle.cli.main import app
 from safle.errors import BackboneError, EncoderMismatch, SafleWarning
@@ -68,7 +68,7 @@ def make_model(folder: Path, backbone: str, *, source: bool = True) -> Path:
     found = load_backbone(backbone)
     write_features(open_images(folder / "images"), found, folder / "features.safetensors")
     table = open_table(folder / "features.safetensors")
-    encoder = make_encoder(PublicSample(table.features[:]), units=64)
+    encoder = make_encoder(public_sample(table.features[:]), units=64)
     encoder = encoder.declare(source=found.source) if source else encoder
     total = count(encoder, table.features[:], table.labels)
     Model.of(encoder, solve(total)).save(folder / "model.safetensors")

@@ -93,8 +93,8 @@ def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attac
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> from safle import LinearEncoder, count, declared_range
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=2))
     >>> features = [[0.1, 0.9], [0.4, 0.3], [0.7, 0.5]]
     >>> result = attack(count(encoder, features, ["ill", "well", "well"]))
     >>> result.found, result.by_class

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, make_encoder
+from safle import declared_range, make_encoder
 from safle.encoders.random_features import suits_by_class
 from safle.model import Model
 from safle.solver import solve
@@ -46,7 +46,7 @@ def test_the_default_counts_by_class_where_the_shipped_one_would():
     generator = np.random.default_rng(0)
     labels = np.arange(400) % 20
     features = np.abs(generator.normal(size=(400, 6)) + labels[:, None] % 7).astype(np.float32)
-    calibration = DeclaredRange(0, 16, 6)
+    calibration = declared_range(0, 16, 6)
     settings = METHODS["safle-default"].settings({"calibration": "range"})
 
     for classes, expected in ((19, False), (20, True)):

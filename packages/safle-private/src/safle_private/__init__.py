@@ -10,9 +10,9 @@ Examples
 The operator declares a round. Everybody reads it, and checks all other files against it:
 
 >>> from tempfile import TemporaryDirectory
->>> from safle import DeclaredRange, count, make_encoder
+>>> from safle import count, declared_range, make_encoder
 >>> from safle_private import *
->>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=1), "linear")
+>>> encoder = make_encoder(declared_range(0, 1, feature_dim=1), "linear")
 >>> operator, board, *clients = map(PrivateKey.new, ["operator", "board", "a", "b", "c"])
 >>> parties = {"clients": [key.public for key in clients], "keyholders": [board.public]}
 >>> signed = declare_round(operator, StatisticsSpace.of(encoder, ["ill"], 100), **parties)
@@ -37,9 +37,9 @@ Every keyholder answers the server's request, and the sum opens:
 
 Differential privacy: noisy sums, and the ledger of what they spent.
 
->>> from safle import DeclaredRange, LinearEncoder, count
+>>> from safle import LinearEncoder, count, declared_range
 >>> from safle_private import Ledger, Sensitivity, epsilon_of, plan_noise, publish
->>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=8), norm_clip=2)
+>>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=8), norm_clip=2)
 >>> Sensitivity.of(encoder.layout)
 Sensitivity(gram=Fraction(16, 1), cross=Fraction(4, 1), counts=Fraction(1, 1))
 >>> total = count(encoder, [[0.1, 0.9] * 4, [0.2, 0.4] * 4], ["ill", "well"])

@@ -23,9 +23,9 @@ def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle import LinearEncoder, count, declared_range
     >>> from safle_private import StatisticsSpace
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5, 0.9)]
     >>> space = StatisticsSpace.of(encoder, ["ill", "well"], most_total_samples=100)
     >>> clients = {f"client-{at}": lambda part=part: part for at, part in enumerate(parts)}

@@ -65,8 +65,8 @@ class StatisticsSpace:
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=2))
+    >>> from safle import LinearEncoder, count, declared_range
+    >>> encoder = LinearEncoder.publishable(declared_range(0, 1, feature_dim=2))
     >>> sent = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
     >>> space = StatisticsSpace.of(encoder, ["ill", "well"], most_total_samples=1000)
     >>> space.value(space.entries(sent)) == sent

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from safle.encoders import RandomFeatureEncoder as RandomFeatureEncoder
     from safle.encoders import TableEncoder as TableEncoder
     from safle.encoders import load_encoder as load_encoder
-    from safle.encoders.calibration import DeclaredMoments as DeclaredMoments
-    from safle.encoders.calibration import DeclaredRange as DeclaredRange
-    from safle.encoders.calibration import PublicSample as PublicSample
+    from safle.encoders.calibration import Calibration as Calibration
+    from safle.encoders.calibration import declared_moments as declared_moments
+    from safle.encoders.calibration import declared_range as declared_range
+    from safle.encoders.calibration import of_schema as of_schema
+    from safle.encoders.calibration import public_sample as public_sample
     from safle.encoders.registry import make_encoder as make_encoder
     from safle.errors import SafleError as SafleError
     from safle.evaluation.counts import Evaluation as Evaluation

@@ -9,9 +9,9 @@ from __future__ import annotations
 class SafleError(Exception):
     """Base of all errors that safle raises on purpose.
 
-    >>> from safle import DeclaredRange
+    >>> from safle import declared_range
     >>> try:
-    ...     DeclaredRange(1, 0, feature_dim=2)
+    ...     declared_range(1, 0, feature_dim=2)
     ... except SafleError as error:
     ...     print(error)
     range [1, 0]; expected finite low < high

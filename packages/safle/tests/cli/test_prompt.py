@@ -12,7 +12,7 @@ from safle.statistics.histogram import Histogram
 
 FEATURES = np.random.default_rng(0).normal(size=(40, 3))
 LABELS = np.where(FEATURES[:, 0] > 0, "ill", "well")
-ENCODER = safle.make_encoder(safle.DeclaredMoments(np.zeros(3), np.ones(3)), units=8)
+ENCODER = safle.make_encoder(safle.declared_moments(np.zeros(3), np.ones(3)), units=8)
 STATISTICS = safle.count(ENCODER, FEATURES, LABELS)
 SOLUTION = safle.solve(STATISTICS)
 MODEL = safle.Model.of(ENCODER, SOLUTION)
@@ -25,16 +25,16 @@ WIDE = np.zeros(2_000)
     ("value", "said"),
     [
         (ENCODER, "3 features, 12 columns, fingerprint"),
-        (safle.make_encoder(safle.DeclaredMoments(WIDE, WIDE), "table"), "2,000 features"),
+        (safle.make_encoder(safle.declared_moments(WIDE, WIDE), "table"), "2,000 features"),
         (STATISTICS, "40 samples, 2 classes, 12 columns, encoder"),
         (safle.Accumulator(ENCODER), "0 samples, 0 classes"),
         (SOLUTION, "40 samples, 2 classes, 12 columns, averaged head, ridge"),
         (MODEL, "2 classes, 12 columns, averaged head, ridge"),
         (HISTOGRAM, "40 samples, <Grid: 4 bins over -3 to 3, 3 features>"),
         (GRID, "<Grid: 4 bins over -3 to 3"),
-        (safle.DeclaredMoments(WIDE, WIDE), "2,000 features"),
-        (safle.DeclaredRange(0, 1, 2_000), "2000"),
-        (safle.PublicSample(FEATURES), "40 samples, 3 features"),
+        (safle.declared_moments(WIDE, WIDE), "2,000 features"),
+        (safle.declared_range(0, 1, 2_000), "2,000 features"),
+        (safle.public_sample(FEATURES), "<Calibration: 3 features>"),
         (safle.SafleClassifier(encoder=ENCODER), "fingerprint"),
     ],
     ids=lambda value: type(value).__name__,
@@ -60,8 +60,8 @@ MIXED_UP = {
     "contributions is a Statistics": lambda: safle.sum_statistics(STATISTICS),
     "contribution is a Histogram": lambda: safle.sum_statistics([STATISTICS, HISTOGRAM]),
     "encoder is a ndarray": lambda: safle.Accumulator(FEATURES),
-    "expected a calibration, such as Pub": lambda: safle.make_encoder(FEATURES),
-    "unknown encoder kind": lambda: safle.make_encoder("linear", safle.DeclaredRange(0, 1, 2)),
+    "expected Calibration: public_sample": lambda: safle.make_encoder(FEATURES),
+    "unknown encoder kind": lambda: safle.make_encoder("linear", safle.declared_range(0, 1, 2)),
     "grid is a ndarray; expected Grid": lambda: safle.Histogram.of(GRID, FEATURES),
     "encoder is a Statistics": lambda: safle.SafleClassifier.from_statistics(STATISTICS, ENCODER),
     "features have shape": lambda: MODEL.predict("new.csv"),

@@ -16,7 +16,7 @@ from safle.encoders import (
     load_encoder,
     make_encoder,
 )
-from safle.encoders.calibration import DeclaredMoments, DeclaredRange, PublicSample
+from safle.encoders.calibration import declared_moments, declared_range, public_sample
 from safle.encoders.codes import Block, Layout
 from safle.encoders.registry import kind_named
 from safle.errors import InvalidInput, SettingsError
@@ -44,7 +44,7 @@ def random_features(**settings):
         (lambda: embedding(group_size=13), "1..12 (4 features x 3 digits)"),
         (lambda: embedding(group_size=0), "group_size is 0; expected an integer of at least 1"),
         (
-            lambda: EmbeddingEncoder.calibrated(DeclaredRange(0, 1, 3), group_size=0),
+            lambda: EmbeddingEncoder.calibrated(declared_range(0, 1, 3), group_size=0),
             "group_size is 0; expected an integer of at least 1",
         ),
         (lambda: embedding(features=40, group_size=17), "2^17"),
@@ -110,7 +110,7 @@ def test_thresholds_must_be_finite_and_ascending(bad):
 )
 def test_defaults_suit_any_number_of_features(features, bucketing):
     chosen = dict(zip(("bucketing", "buckets"), bucketing or (), strict=False))
-    encoder = EmbeddingEncoder.calibrated(DeclaredRange(-1, 1, features), **chosen)
+    encoder = EmbeddingEncoder.calibrated(declared_range(-1, 1, features), **chosen)
     assert encoder.feature_dim == features
     digits = features * encoder.bucketing.functions
     # Two columns a digit at least, whatever the group.
@@ -118,7 +118,7 @@ def test_defaults_suit_any_number_of_features(features, bucketing):
 
 
 def test_the_default_for_a_512_feature_backbone_has_8000_to_16000_columns():
-    layout = EmbeddingEncoder.calibrated(DeclaredRange(0, 1, 512)).layout
+    layout = EmbeddingEncoder.calibrated(declared_range(0, 1, 512)).layout
     assert 8_000 <= layout.dim <= 16_000
 
 
@@ -191,10 +191,10 @@ def test_an_encoder_does_not_follow_the_array_it_was_made_from():
 def test_constant_features_are_harmless():
     sample = np.full((300, 2), [0.1, 1e6 + 0.1])
     features = np.array([[0.1, 1e6 + 0.1], [3.0, 5.0]])
-    linear = LinearEncoder.calibrated(PublicSample(sample), fraction_bits=0)
+    linear = LinearEncoder.calibrated(public_sample(sample), fraction_bits=0)
     assert linear.encode(features).dense[0].tolist() == [0, 0, 1]
     assert linear.encode(features).dense[1].tolist() == [3, -32_767, 1]
-    embedding = EmbeddingEncoder.calibrated(PublicSample(sample))
+    embedding = EmbeddingEncoder.calibrated(public_sample(sample))
     assert (embedding.encode(features).symbols[0] == 0).all()
 
 
@@ -205,7 +205,7 @@ def test_values_beyond_the_fixed_point_range_are_clipped():
 
 
 def test_the_lowest_number_of_a_table_is_no_gap():
-    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=1), "table")
+    encoder = make_encoder(declared_range(0, 1, feature_dim=1), "table")
     codes = encoder.encode([[np.finfo(np.float64).min], [np.nan]])
     assert codes.symbols.tolist() == [[1], [0]]
     assert codes.dense[:, 0].tolist() == [-32_767, 0]
@@ -240,9 +240,9 @@ def test_features_of_another_shape_or_type_are_refused(features, found):
 
 
 def test_the_default_encoder_adapts_to_the_features():
-    few = make_encoder(DeclaredRange(0, 16, feature_dim=3)).settings
+    few = make_encoder(declared_range(0, 16, feature_dim=3)).settings
     assert (few.transform, few.units, few.terms) == ("square-root", 48, 3)
-    many = make_encoder(DeclaredMoments(np.zeros(1280), np.ones(1280)))
+    many = make_encoder(declared_moments(np.zeros(1280), np.ones(1280)))
     # Gaussian features may be negative: no square root.
     chosen = many.settings
     assert (chosen.transform, chosen.units, chosen.terms) == ("none", 8192, 16)
@@ -254,7 +254,7 @@ def test_the_default_encoder_adapts_to_the_features():
 
 def test_moments_of_square_roots_are_those_of_the_transformed_sample():
     sample = np.random.default_rng(0).exponential(size=(20_000, 3))
-    made = LinearEncoder.calibrated(PublicSample(sample), transform="square-root")
+    made = LinearEncoder.calibrated(public_sample(sample), transform="square-root")
     # From 255 quantiles, which miss the tails: close, and the same at every client.
     np.testing.assert_allclose(made.mean, np.sqrt(sample).mean(axis=0), rtol=0.01)
     np.testing.assert_allclose(made.deviation, np.sqrt(sample).std(axis=0), rtol=0.05)
@@ -262,7 +262,7 @@ def test_moments_of_square_roots_are_those_of_the_transformed_sample():
 
 def test_random_features_beat_embeddings_and_the_linear_head_on_digits():
     features, labels = load_digits(return_X_y=True)
-    ink = DeclaredRange(0, 16, feature_dim=64)
+    ink = declared_range(0, 16, feature_dim=64)
     accuracy = {}
     for kind, encoder in {
         "linear": LinearEncoder.calibrated(ink),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle import DeclaredRange, LinearEncoder, count
+from safle import LinearEncoder, count, declared_range
 from safle.encoders.codes import Layout
 from safle.encoders.operations import NumpyOperations
 from safle.errors import InvariantError, SettingsError
@@ -31,7 +31,7 @@ def test_every_way_shortens_alike_and_to_at_most_the_norm(codes, longest, repeat
 
 
 def test_the_clip_is_part_of_the_encoder_and_of_its_layout():
-    calibration = DeclaredRange(0, 1, feature_dim=3)
+    calibration = declared_range(0, 1, feature_dim=3)
     plain, clipped = (LinearEncoder.calibrated(calibration, norm_clip=b) for b in (0, 2))
     assert plain.fingerprint != clipped.fingerprint
     assert [block.norm for block in plain.layout.blocks] == [0, 0]
@@ -41,14 +41,14 @@ def test_the_clip_is_part_of_the_encoder_and_of_its_layout():
 
 @pytest.mark.parametrize(("place", "norm"), [(0, -1), (0, 1.5), (0, [1]), (0, 2**33), (1, 9)])
 def test_impossible_norms_are_refused(place, norm):
-    layout = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2)).layout.to_json()
+    layout = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=2)).layout.to_json()
     layout[place]["norm"] = norm
     with pytest.raises(SettingsError, match="norm"):
         Layout.from_json(layout)
 
 
 def test_samples_that_were_not_clipped_show_in_their_squares():
-    calibration = DeclaredRange(0, 1, feature_dim=2)
+    calibration = declared_range(0, 1, feature_dim=2)
     clipped, plain = (LinearEncoder.calibrated(calibration, norm_clip=b) for b in (1, 0))
     features, labels = [[0.0, 1.0], [1.0, 0.0]], ["a", "b"]
     count(clipped, features, labels).verify()

@@ -14,7 +14,7 @@ import pytest
 from safle.basics import to_mapping
 from safle.cli.main import run
 from safle.encoders import EmbeddingEncoder, load_encoder
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from support.command import safle
 from support.tables import write_table
 
@@ -47,7 +47,7 @@ print(json.dumps({"texts": texts, "modules": modules}))
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("command")
-    encoder = EmbeddingEncoder.calibrated(DeclaredRange(0, 1, 3))
+    encoder = EmbeddingEncoder.calibrated(declared_range(0, 1, 3))
     encoder.save(place / "encoder.safetensors")
     write_table(place / "a.npz", np.eye(3), np.array([0, 1, 0]))
     return place

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from safle.encoders import LinearEncoder
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
@@ -24,7 +24,7 @@ PLAIN = ("a=b", r"$\frac{$", "<script>alert(1)</script>", 'a"b')
 def test_no_class_is_a_formula_in_a_spreadsheet_and_every_name_can_be_had_back(tmp_path):
     names = np.array(LIVE + PLAIN)
     features = np.eye(len(names), dtype=np.float32)
-    encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, len(names)))
+    encoder = LinearEncoder.calibrated(declared_range(0, 1, len(names)))
     model = Model.of(encoder, solve(count(encoder, features, names), ridge=1e-3))
     model.save(tmp_path / "model.safetensors")
     write_table(tmp_path / "test.npz", features, names)

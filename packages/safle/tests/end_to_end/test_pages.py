@@ -49,7 +49,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def statistics(place: Path, digits: Digits) -> Callable[[str, slice], None]:
     """``statistics(path, part)``: the counts of some digits, by the encoder that is there."""
     features, labels = digits
-    encoder = safle.make_encoder(safle.DeclaredRange(0, 16, feature_dim=64), "linear")
+    encoder = safle.make_encoder(safle.declared_range(0, 16, feature_dim=64), "linear")
     encoder.save(place / "encoder.safetensors")
 
     def write(path: str, part: slice) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from safle import PublicSample, SafleClassifier, load_encoder, load_model, make_encoder
+from safle import SafleClassifier, load_encoder, load_model, make_encoder, public_sample
 from safle.encoders import kinds, registry
 from safle.statistics import Statistics
 from safle.wire import decode, encode
@@ -85,7 +85,7 @@ def test_it_goes_through_the_estimator(digits):
 
 
 def test_it_goes_through_files(tmp_path, digits):
-    sample = PublicSample(digits[0])
+    sample = public_sample(digits[0])
     encoder = make_encoder(sample, "toy", reach=3)
     encoder.save(tmp_path / "encoder")
     assert load_encoder(tmp_path / "encoder") == encoder

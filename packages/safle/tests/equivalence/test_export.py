@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from safle import SafleClassifier
 from safle.encoders import LinearEncoder, make_encoder
-from safle.encoders.calibration import DeclaredRange, PublicSample
+from safle.encoders.calibration import declared_range, public_sample
 from safle.errors import InvalidInput, MissingExtra
 from safle.model import Model
 from safle.solver import HEADS, solve
@@ -81,7 +81,7 @@ def assert_same(model, features):
 def model_of(kind, head="least-squares", names=NAMES["int"]):
     """A model of a case, and the features that it was made of."""
     features, labels = random_data(names)
-    return make_model(encoder_of(kind, PublicSample(features)), features, labels, head), features
+    return make_model(encoder_of(kind, public_sample(features)), features, labels, head), features
 
 
 @pytest.mark.parametrize(("head", "names"), [*zip(TWO_HEADS, NAMES.values(), strict=True)])
@@ -129,7 +129,7 @@ def test_thresholds_are_decided_exactly(kind):
     # float64 quantiles that float32 cannot hold: rounding them either way would show.
     exact = np.random.default_rng(0).normal(size=(150, 7))
     labels = random_data()[1]
-    encoder = encoder_of(kind, PublicSample(exact))
+    encoder = encoder_of(kind, public_sample(exact))
     model = make_model(encoder, exact, labels)
     assert_same(model, around(encoder.thresholds))
 
@@ -174,7 +174,7 @@ def test_onnx_says_in_which_order_and_form_columns_are():
 
 
 def test_exports_of_noisy_sums_say_what_was_promised(linear_model):
-    encoder = LinearEncoder.publishable(DeclaredRange(-3, 3, 7))
+    encoder = LinearEncoder.publishable(declared_range(-3, 3, 7))
     exact = count(encoder, *random_data())
     generator = np.random.default_rng(0)
     noisy = publish(
@@ -211,7 +211,7 @@ def test_exports_of_the_default_are_about_as_small_as_the_model(tmp_path):
     rng = np.random.default_rng(0)
     features = rng.normal(size=(60, 256)).astype(np.float32)
     labels = np.arange(60) % 3
-    model = make_model(make_encoder(PublicSample(features)), features, labels, head="averaged")
+    model = make_model(make_encoder(public_sample(features)), features, labels, head="averaged")
     export_onnx(model, tmp_path / "model.onnx")
     # A model knows the seed of its signs and thresholds; an export holds them, three bytes a sign
     # and eight a threshold.

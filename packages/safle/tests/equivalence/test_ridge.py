@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from safle.encoders import EmbeddingEncoder, LinearEncoder
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from safle.model import Model
 from safle.solver import solve, spectrum
 from safle.solver.reduction import Reduction
@@ -87,7 +87,7 @@ def test_evidence_is_the_marginal_likelihood_of_the_labels(kind):
 
 def test_a_probed_spectrum_chooses_the_decomposed_ones_ridge(digits, monkeypatch):
     features, labels = digits
-    encoder = EmbeddingEncoder.calibrated(DeclaredRange(0, 16, 64), buckets=8, group_size=6)
+    encoder = EmbeddingEncoder.calibrated(declared_range(0, 16, 64), buckets=8, group_size=6)
     statistics = count(encoder, features, labels)
     reduction = Reduction(statistics)
     assert 1_500 < reduction.reduced_dim < 2_500
@@ -109,7 +109,7 @@ def test_more_classes_than_probes_choose_the_same_ridge(monkeypatch):
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 60, 4_000)
     features = generator.normal(size=(60, 40))[labels] + 1.5 * generator.normal(size=(4_000, 40))
-    encoder = EmbeddingEncoder.calibrated(DeclaredRange(-2, 2, 40), buckets=6, group_size=4)
+    encoder = EmbeddingEncoder.calibrated(declared_range(-2, 2, 40), buckets=6, group_size=4)
     statistics = count(encoder, features, labels)
     reduction = Reduction(statistics)
     options = {"sample_count": 4_000, "class_count": 60}
@@ -133,8 +133,8 @@ def test_large_problems_are_probed_and_small_ones_decomposed(monkeypatch):
 @pytest.mark.parametrize("criterion", ["gcv", "evidence"])
 def test_the_digits_are_read_as_well_as_measured_before(digits, criterion):
     features, labels = digits
-    embedding = EmbeddingEncoder.calibrated(DeclaredRange(0, 16, 64), buckets=8, group_size=6)
-    linear = LinearEncoder.calibrated(DeclaredRange(0, 16, 64))
+    embedding = EmbeddingEncoder.calibrated(declared_range(0, 16, 64), buckets=8, group_size=6)
+    linear = LinearEncoder.calibrated(declared_range(0, 16, 64))
     accuracy = {}
     for name, encoder in (("embedding", embedding), ("linear", linear)):
         statistics = count(encoder, features[:1297], labels[:1297])

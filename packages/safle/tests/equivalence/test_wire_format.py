@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle import DeclaredRange, count, make_encoder
+from safle import count, declared_range, make_encoder
 from safle.statistics.histogram import Grid, Histogram
 from safle.wire import container, encode
 from support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
@@ -37,7 +37,7 @@ def test_the_page_has_every_type_of_file_and_every_key_of_its_header():
 def test_the_example_of_the_page_is_what_is_written():
     (shown,) = re.findall(r"```text\n(8953.*?)```", PAGE.read_text(), re.DOTALL)
     start, text, *rows = shown.splitlines()
-    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), "linear")
+    encoder = make_encoder(declared_range(0, 1, feature_dim=2), "linear")
     data = encode(count(encoder, [[0.1, 0.9], [0.8, 0.3]], ["ill", "well"]))
     _, header, sections = open_container(data)
     assert data[:16].hex() == "".join(start.split()[:5])

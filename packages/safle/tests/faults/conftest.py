@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from safle.encoders import LinearEncoder
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from safle.evaluation import evaluate
 from safle.evaluation.counts import Evaluation
 from safle.model import Model
@@ -26,7 +26,7 @@ from support.data_sets import KINDS, fixed_data
 def files():
     """A true file of every type and its decoder, by name; statistics by the kind of encoder."""
     features, labels = np.random.default_rng(0).normal(size=(50, 3)), [0, 1] * 25
-    encoder = LinearEncoder.publishable(DeclaredRange(-2, 2, feature_dim=3))
+    encoder = LinearEncoder.publishable(declared_range(-2, 2, feature_dim=3))
     total, plan = count(encoder, features, labels), plan_noise(encoder.layout, 2, 1e-5)
     noisy = publish(total, plan, [0, 1], draw=lambda size, scale: np.full(size, int(scale)))
     evaluation = evaluate(Model.of(encoder, solve(total)), features, labels)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from safle.encoders import EmbeddingEncoder
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from safle.model import Model, load_model
 from safle.server.summing import sum_files
 from safle.solver import solve
@@ -39,7 +39,7 @@ def folder(digits: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempP
     place = tmp_path_factory.mktemp("faults")
     features, labels = digits[0][:600].astype(np.float32), WORDS[digits[1][:600]]
     encoder, other = (
-        EmbeddingEncoder.calibrated(DeclaredRange(0, high, 64), group_size=4) for high in (16, 15)
+        EmbeddingEncoder.calibrated(declared_range(0, high, 64), group_size=4) for high in (16, 15)
     )
     encoder.save(place / "encoder.safetensors")
     other.save(place / "other.safetensors")

@@ -14,7 +14,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from safle.errors import EncoderMismatch, InvariantError, SafleError, WireError
 from safle.evaluation import evaluate
 from safle.evaluation.counts import Evaluation
@@ -236,7 +236,7 @@ def peak(encoder, data):
 def published(kind, seed):
     """A small release of a kind, and its encoder."""
     generator = np.random.default_rng(seed)
-    encoder = publishable_encoder(kind, DeclaredRange(-2, 2, feature_dim=3))
+    encoder = publishable_encoder(kind, declared_range(-2, 2, feature_dim=3))
     total = count(encoder, generator.normal(size=(40, 3)), generator.integers(0, 3, 40))
     plan = plan_noise(encoder.layout, 2, 1e-5, calibration="public")
     return encoder, publish(total, plan, [0, 1, 2], draw=partial(draw_noise_of, generator))

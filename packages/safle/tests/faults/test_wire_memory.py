@@ -11,7 +11,7 @@ from safle.statistics import Accumulator, count
 from safle.wire import container, decode, encode
 from safle.wire.grams import class_bytes, has_few_samples, held_bytes, working_bytes
 from safle.wire.statistics import FORMAT, bytes_of_gram, bytes_of_margins
-from support.data_sets import KINDS, FixedCalibration, fixed_data, fixed_encoder, suiting_features
+from support.data_sets import KINDS, fixed_calibration, fixed_data, fixed_encoder, suiting_features
 from support.forging import Forgery, at_most, peak_of
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def said_of_gram(statistics, opened):
 @pytest.mark.parametrize("samples", [40, 240, 920])
 @pytest.mark.parametrize("kind", KINDS)
 def test_reading_takes_what_was_checked_and_not_more(kind, samples, repeats):
-    encoder = make_encoder(FixedCalibration(100), kind)
+    encoder = make_encoder(fixed_calibration(100), kind)
     features = suiting_features(100, samples // repeats, np.random.default_rng(0))
     statistics = count(encoder, np.repeat(features, repeats, axis=0), np.arange(samples) % 7)
     data = encode(statistics)
@@ -54,7 +54,7 @@ def test_reading_takes_what_was_checked_and_not_more(kind, samples, repeats):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_whole_gram_of_few_samples_is_refused_within_what_was_checked(kind, monkeypatch):
-    encoder = make_encoder(FixedCalibration(100), kind)
+    encoder = make_encoder(fixed_calibration(100), kind)
     features = suiting_features(100, 40, np.random.default_rng(0))
     statistics = count(encoder, features, np.arange(40) % 7)
     with monkeypatch.context() as patch:
@@ -71,7 +71,7 @@ def test_a_whole_gram_of_few_samples_is_refused_within_what_was_checked(kind, mo
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_takes_more_than_the_limit_is_refused_before_it_is_taken(kind):
-    encoder = make_encoder(FixedCalibration(100), kind)
+    encoder = make_encoder(fixed_calibration(100), kind)
     for samples in (40, 920):
         features = suiting_features(100, samples, np.random.default_rng(0))
         statistics = count(encoder, features, np.arange(samples) % 7)
@@ -84,7 +84,7 @@ def test_what_takes_more_than_the_limit_is_refused_before_it_is_taken(kind):
 
 @pytest.mark.parametrize("samples", [60, 900])
 def test_grams_of_classes_take_what_was_checked_and_not_more(samples, monkeypatch):
-    encoder = make_encoder(FixedCalibration(100), "linear", by_class=True)
+    encoder = make_encoder(fixed_calibration(100), "linear", by_class=True)
     features = suiting_features(100, samples, np.random.default_rng(0))
     statistics = count(encoder, features, np.arange(samples) % 60)
     data, checked, held = encode(statistics), [], []

@@ -17,12 +17,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import safle.model.estimator
 from safle import (
-    DeclaredRange,
     EmbeddingEncoder,
-    PublicSample,
     SafleClassifier,
     count,
+    declared_range,
     make_encoder,
+    public_sample,
 )
 from safle.basics import describe
 from safle.encoders import kinds
@@ -61,7 +61,7 @@ def train(split):
 
 @pytest.fixture(scope="module")
 def encoder(train):
-    sample = PublicSample(train[0][:200])
+    sample = public_sample(train[0][:200])
     return EmbeddingEncoder.calibrated(sample, buckets=3, group_size=3)
 
 
@@ -293,7 +293,7 @@ def test_a_refused_batch_changes_nothing(encoder, train):
         ({"encoder": "quadratic"}, "unknown encoder kind"),
         ({"encoder": ["linear"]}, "unknown encoder kind"),
         ({"buckets": 4}, "unknown setting 'buckets'"),
-        ({"encoder": make_encoder(DeclaredRange(0, 9, 2)), "units": 4}, "units beside an Encoder"),
+        ({"encoder": make_encoder(declared_range(0, 9, 2)), "units": 4}, "units beside an Encoder"),
         ({"ridge": -1}, "ridge"),
         ({"head": "two"}, "head"),
         ({"criterion": "aic"}, "criterion"),

@@ -17,9 +17,9 @@ from sklearn.preprocessing import StandardScaler
 
 import safle
 from safle import (
-    DeclaredRange,
     LinearEncoder,
     count,
+    declared_range,
     evaluate,
     fit_temperature,
     load_model,
@@ -60,7 +60,7 @@ def test_the_default_keeps_its_promises_in_five_folds(load: Any) -> None:
 @pytest.fixture(scope="module")
 def digits() -> tuple[safle.Encoder, np.ndarray, np.ndarray]:
     features, labels = load_digits(return_X_y=True)
-    encoder = safle.make_encoder(safle.DeclaredRange(0, 16, feature_dim=64), units=128)
+    encoder = safle.make_encoder(safle.declared_range(0, 16, feature_dim=64), units=128)
     return encoder, features, labels
 
 
@@ -144,7 +144,7 @@ def test_counts_fit_the_temperature_of_the_quadratic_head(
     digits: Any, tmp_path: Path, safle: Any
 ) -> None:
     _, features, labels = digits
-    sample = DeclaredRange(0, 16, feature_dim=64)
+    sample = declared_range(0, 16, feature_dim=64)
     encoder = make_encoder(sample, "linear", by_class=True)
     parts = slice(600, 1000), slice(1000, 1400)
     counted = count(encoder, features[:600], labels[:600])
@@ -185,7 +185,7 @@ def test_counts_fit_the_temperature_of_a_model_of_noisy_sums() -> None:
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 3, 9000)
     features = generator.normal(0, 1, (9000, 8)) + 0.6 * np.eye(3, 8)[labels]
-    encoder = LinearEncoder.publishable(DeclaredRange(-4, 5, feature_dim=8))
+    encoder = LinearEncoder.publishable(declared_range(-4, 5, feature_dim=8))
     exact = count(encoder, features[:4000], labels[:4000])
 
     def draw(size: int, scale: float) -> np.ndarray:

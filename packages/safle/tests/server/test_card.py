@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safle import DeclaredRange, LinearEncoder, Model, count, solve
+from safle import LinearEncoder, Model, count, declared_range, solve
 from safle.errors import InvalidInput
 from safle.server.card import write_card
 from safle.server.contribution import Contribution
@@ -14,7 +14,7 @@ HOSTILE = "ill|<b>\n# all good"
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     labels = ["well", "well", HOSTILE, HOSTILE]
     return Model.of(encoder, solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], labels)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, load_encoder, make_encoder
+from safle import declared_range, load_encoder, make_encoder
 from safle.tables import open_table
 from safle.wire import read
 
@@ -15,7 +15,7 @@ ROWS = "a,b,label\n1,2,{0}\n3,1,{1}\n2,2,{0}\n"
 @pytest.fixture
 def encoder_path(tmp_path):
     path = tmp_path / "encoder.safetensors"
-    make_encoder(DeclaredRange(0, 4, feature_dim=2, names=["a", "b"]), "linear").save(path)
+    make_encoder(declared_range(0, 4, feature_dim=2, names=["a", "b"]), "linear").save(path)
     return path
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, LinearEncoder, SafleClassifier, count, evaluate
+from safle import LinearEncoder, SafleClassifier, count, declared_range, evaluate
 from safle.errors import InvalidInput
 from safle.model import Model
 from safle.site.counting import count_table, describe_repeats, evaluate_table
@@ -23,7 +23,7 @@ def _small_batches(monkeypatch):
 
 @pytest.fixture
 def encoder():
-    return LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=3))
+    return LinearEncoder.calibrated(declared_range(0, 1, feature_dim=3))
 
 
 def test_batches_add_up_to_the_whole(encoder):
@@ -50,7 +50,7 @@ def different_rows(encoder, features, labels):
 
 
 def test_rows_that_differ_in_one_column_of_many_are_not_taken_for_equal():
-    encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=200))
+    encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=200))
     features = np.zeros((100, 200))
     features[np.arange(100), np.arange(100)] = 2.0 ** np.arange(-50, 50)
     assert different_rows(encoder, features, np.zeros(100, int)) == 100

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from safle import count, make_encoder
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from safle.statistics import Statistics
 from safle.statistics.exposure import count_own_codes, find_exposure
 from support.data_sets import KINDS, fixed_data, fixed_encoder
@@ -20,7 +20,7 @@ def said(statistics):
 @pytest.fixture(scope="module")
 def encoder():
     """Tables of 2,048 rows: most codes of few samples are seen once."""
-    ink = DeclaredRange(0, 16, feature_dim=64)
+    ink = declared_range(0, 16, feature_dim=64)
     return make_encoder(ink, "embedding", buckets=4, group_size=11)
 
 
@@ -90,7 +90,7 @@ def test_no_more_samples_than_columns_are_a_lattice(kind):
 )
 def test_what_is_said_follows_from_samples_and_independent_columns(samples, text):
     """256 features and a constant; near that, whether they generate all integers is chance."""
-    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=256), "linear")
+    encoder = make_encoder(declared_range(0, 1, feature_dim=256), "linear")
     features = np.random.default_rng(0).uniform(size=(samples, 256))
     statistics = count(encoder, features, np.arange(samples) % 2)
     exposure = find_exposure(statistics)
@@ -102,7 +102,7 @@ def test_what_is_said_follows_from_samples_and_independent_columns(samples, text
 
 def test_experts_share_a_column():
     """The codes of each of ten experts add up to one: nine columns fewer are independent."""
-    data = DeclaredRange(0, 1, feature_dim=10)
+    data = declared_range(0, 1, feature_dim=10)
     encoder = make_encoder(data, "embedding", buckets=2, group_size=2)
     features = np.random.default_rng(0).uniform(size=(32, 10))
     many = count(encoder, features, np.arange(32) % 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from safle.encoders import make_encoder
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from safle.errors import InvalidInput
 from safle.site.rehearsal import fitting_share, rehearse
 from safle.statistics.exposure import find_exposure
@@ -14,7 +14,7 @@ from safle.tables import Table
 from safle.wire import encode
 from support.data_sets import KINDS, fixed_data
 
-INK = DeclaredRange(0, 16, feature_dim=64)
+INK = declared_range(0, 16, feature_dim=64)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +62,7 @@ def test_other_features_do_not_fit(kind):
 def test_a_label_among_the_features_is_suspected():
     features = np.random.default_rng(0).random((600, 3))
     labels = np.arange(600) % 2
-    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=3), units=16)
+    encoder = make_encoder(declared_range(0, 1, feature_dim=3), units=16)
     assert not rehearse(encoder, Table(features, labels), where="t.csv").doubts
     features[:, 1] = labels
     (doubt,) = rehearse(encoder, Table(features, labels), where="t.csv").doubts

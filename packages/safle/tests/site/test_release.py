@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, LinearEncoder, Model, count, solve
+from safle import LinearEncoder, Model, count, declared_range, solve
 from safle.basics.places import BESIDE
 from safle.errors import PolicyRefused, SafleWarning, StoreError
 from safle.server.card import write_card
@@ -66,7 +66,7 @@ def test_sheets_say_what_leaves_and_tell_it_from_others(contribution):
 def test_a_sheet_and_a_card_agree_on_what_is_not_known():
     statistics = fixed_data("linear", 900).count()
     text = Sheet(Release.of(statistics), None, "a.stats", BYTES, "now").to_text()
-    encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     solution = solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], [0, 0, 1, 1]))
     card = write_card(Model.of(encoder, solution), mode="plain")
     for page in (text, card):

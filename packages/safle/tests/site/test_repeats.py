@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 from safle import RandomFeatureEncoder, count, load_encoder
 from safle.encoders import make_encoder
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from safle.errors import InvalidInput
 from safle.site.rehearsal import rehearse
 from safle.tables import Table
@@ -23,7 +23,7 @@ def folder(tmp_path):
     lines = [line for times, line in LINES for _ in range(times)]
     (tmp_path / "repeated.csv").write_text("\n".join(["a,b,label", *lines]))
     (tmp_path / "policy.toml").write_text("least_samples = 4")
-    ranges = DeclaredRange(0, 3, feature_dim=2)
+    ranges = declared_range(0, 3, feature_dim=2)
     make_encoder(ranges, "linear").declare(names=["a", "b"]).save(tmp_path / "encoder.safetensors")
     return tmp_path
 
@@ -37,7 +37,7 @@ def counting(folder, *more):
 def test_solving_warns_where_copies_were_taken_for_samples(safle, tmp_path, times, warned):
     """Fewer different lines than columns: copies leave cross-validation nothing to judge by."""
     features, labels = (some[:60] for some in load_digits(return_X_y=True))
-    encoder = RandomFeatureEncoder.calibrated(DeclaredRange(0, 16, feature_dim=64), units=512)
+    encoder = RandomFeatureEncoder.calibrated(declared_range(0, 16, feature_dim=64), units=512)
     encoder.save(tmp_path / "encoder.safetensors")
     counted = count(encoder, features.repeat(times, axis=0), labels.repeat(times))
     write(tmp_path / "total.stats", counted)

@@ -7,11 +7,12 @@ import pytest
 from sklearn.datasets import load_digits
 
 from safle import (
-    DeclaredMoments,
-    DeclaredRange,
     Model,
     count,
+    declared_moments,
+    declared_range,
     make_encoder,
+    of_schema,
     solve,
 )
 from safle.tables.schema import Column, Schema
@@ -24,7 +25,7 @@ def made(rule):
     generator = np.random.default_rng(0)
     features = generator.normal(size=(SAMPLES, 4))
     labels = (rule(features) + 0.3 * generator.normal(size=SAMPLES) > 0).astype(np.int64)
-    encoder = make_encoder(DeclaredMoments(np.zeros(4), np.ones(4)), "table")
+    encoder = make_encoder(declared_moments(np.zeros(4), np.ones(4)), "table")
     return encoder, features, labels, count(encoder, features, labels)
 
 
@@ -46,7 +47,7 @@ def test_random_columns_that_explain_labels_are_used():
 def test_random_columns_that_explain_nothing_do_no_harm():
     encoder, features, labels, statistics = made(straight)
     fresh = np.random.default_rng(1).normal(size=(2_000, 4))
-    plain = make_encoder(DeclaredMoments(np.zeros(4), np.ones(4)), "linear")
+    plain = make_encoder(declared_moments(np.zeros(4), np.ones(4)), "linear")
     right = straight(fresh) > 0
     found = [
         (Model.of(own, solve(count(own, features, labels))).predict(fresh) == right).mean()
@@ -61,13 +62,13 @@ def test_random_columns_that_explain_nothing_do_no_harm():
 )
 def test_without_random_columns_or_with_many_cross_validation_chooses(kind, settings):
     _, features, labels, _ = made(bent)
-    encoder = make_encoder(DeclaredRange(-3, 3, feature_dim=4), kind, **settings)
+    encoder = make_encoder(declared_range(-3, 3, feature_dim=4), kind, **settings)
     assert solve(count(encoder, features, labels)).curve.criterion == "gcv"
 
 
 def test_one_column_beside_the_constant_is_left_to_cross_validation():
     schema = Schema((Column("sex", levels=("f", "m")),))
-    encoder = make_encoder(schema, "table", units=1, terms=1)
+    encoder = make_encoder(of_schema(schema), "table", units=1, terms=1)
     statistics = count(encoder, np.ones((40, 1)), np.arange(40) % 2)
     assert solve(statistics).curve.criterion == "gcv"
 
@@ -75,7 +76,7 @@ def test_one_column_beside_the_constant_is_left_to_cross_validation():
 def test_few_samples_are_judged_by_cross_validation():
     """Fitted without a residual, they would have the highest evidence without a ridge."""
     features, labels = (some[:60] for some in load_digits(return_X_y=True))
-    encoder = make_encoder(DeclaredRange(0, 16, feature_dim=64), "random-features", units=512)
+    encoder = make_encoder(declared_range(0, 16, feature_dim=64), "random-features", units=512)
     solution = solve(count(encoder, features, labels))
     assert solution.curve.criterion == "gcv"
     assert solution.ridge > 1
@@ -84,7 +85,7 @@ def test_few_samples_are_judged_by_cross_validation():
 def test_random_columns_of_tables_have_a_quarter_of_their_value():
     """The same integers at four times the scale: sixteen times the ridge, beside the others."""
     features = made(bent)[1]
-    moments = DeclaredMoments(np.zeros(4), np.ones(4))
+    moments = declared_moments(np.zeros(4), np.ones(4))
     scales = {
         kind: make_encoder(moments, kind, units=8, bits=4).layout.scales[-8:].tolist()
         for kind in ("random-features", "table")
@@ -112,7 +113,7 @@ def test_probabilities_of_two_classes_are_near_the_true_ones():
     features = generator.normal(size=(6_000, 4))
     truth = 1 / (1 + np.exp(1.5 - features @ [0.8, -0.5, 0.0, 0.0]))
     labels = (generator.random(6_000) < truth).astype(np.int64)
-    encoder = make_encoder(DeclaredMoments(np.zeros(4), np.ones(4)), "table")
+    encoder = make_encoder(declared_moments(np.zeros(4), np.ones(4)), "table")
     model = Model.of(encoder, solve(count(encoder, features[:3_000], labels[:3_000])))
     found = model.predict_proba(features[3_000:])[:, 1]
     for own in np.array_split(np.argsort(found), 5):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
-from safle import PublicSample, count, make_encoder, solve
+from safle import count, make_encoder, public_sample, solve
 from safle.solver import spectrum
 from safle.solver.reduction import Reduction, root_of
 from safle.solver.ridge import ridge_curve
@@ -55,7 +55,7 @@ def errors_of(name, kind, n, seed):
     features, labels = data(name)
     order = np.random.default_rng(seed).permutation(len(features))
     own, others = order[:n], order[n:][:500]
-    encoder = make_encoder(PublicSample(features[:5_000]), kind)
+    encoder = make_encoder(public_sample(features[:5_000]), kind)
     solution = solve(count(encoder, features[own], labels[own]), head="least-squares")
     assert solution.curve.degrees_of_freedom.max() <= n
     train, test = (features[own], labels[own]), (features[others], labels[others])

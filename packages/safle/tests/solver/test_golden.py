@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, Model, count, make_encoder, solve
+from safle import Model, count, declared_range, make_encoder, of_schema, solve
 from safle.tables.schema import Column, Schema
 
 SAMPLES = 90
@@ -93,10 +93,10 @@ def draw(classes: int) -> tuple[np.ndarray, np.ndarray]:
 def made(kind: str, classes: int, **settings):
     """An encoder of a kind, and the statistics of the samples."""
     features, labels = draw(classes)
-    columns = DeclaredRange(0, 1, feature_dim=FEATURES)
+    columns = declared_range(0, 1, feature_dim=FEATURES)
     if kind == "table":
         numbers = [Column(f"c{place}", 0, 1) for place in range(FEATURES - 1)]
-        columns = Schema((*numbers, Column("level", levels=("a", "b", "c"))))
+        columns = of_schema(Schema((*numbers, Column("level", levels=("a", "b", "c")))))
         features[:, -1] = np.arange(SAMPLES) % 3
         features[::7, 1] = np.nan
     encoder = make_encoder(columns, kind, **(SETTINGS[kind] | settings))

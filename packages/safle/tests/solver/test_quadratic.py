@@ -10,14 +10,14 @@ import pytest
 from safle import (
     LinearEncoder,
     Model,
-    PublicSample,
     SafleClassifier,
     count,
     make_encoder,
+    public_sample,
     solve,
 )
 from safle.basics.tensors import decode_tensors, encode_tensors
-from safle.encoders.calibration import DeclaredRange
+from safle.encoders.calibration import declared_range
 from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, WireError
 from safle.model.scores import Squares
@@ -37,7 +37,7 @@ def draw(samples, features=6, classes=CLASSES, seed=0):
 
 
 def by_class(features, **settings):
-    return LinearEncoder.calibrated(PublicSample(features), by_class=True, **settings)
+    return LinearEncoder.calibrated(public_sample(features), by_class=True, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_a_model_file_keeps_every_score(counted, samples):
 
 def test_averaged_is_a_mean_with_the_quadratic_head(counted):
     _, features, labels, _ = counted
-    sample = PublicSample(features)
+    sample = public_sample(features)
     plain, encoder = (make_encoder(sample, units=12, by_class=apart) for apart in (False, True))
     total = count(encoder, features, labels)
     heads = {
@@ -157,7 +157,7 @@ def test_averaged_is_a_mean_with_the_quadratic_head(counted):
     ids=["one sample and class", "a sample of each class", "constant features"],
 )
 def test_little_to_go_by(features):
-    encoder = LinearEncoder.calibrated(DeclaredRange(0, 4, feature_dim=2), by_class=True)
+    encoder = LinearEncoder.calibrated(declared_range(0, 4, feature_dim=2), by_class=True)
     labels = np.arange(len(features)) % 2
     model = Model.of(encoder, solve(count(encoder, features, labels), head="quadratic"))
     assert np.isfinite(model.decision_function(features)).all()
@@ -184,7 +184,7 @@ def test_far_away_scores_are_cut_off_not_wrong(counted):
 
 def test_statistics_without_class_grams_are_refused_with_the_remedy(counted):
     _, features, labels, total = counted
-    plain = make_encoder(PublicSample(features), "linear")
+    plain = make_encoder(public_sample(features), "linear")
     with pytest.raises(InvalidInput, match="--by-class"):
         solve(count(plain, features, labels), head="quadratic")
     with pytest.raises(InvalidInput, match="positive ridge"):
@@ -202,7 +202,7 @@ def test_a_given_ridge_is_added_to_the_covariances(counted):
 
 def test_beside_units(counted):
     encoder, features, labels, _ = counted
-    other = make_encoder(PublicSample(features), units=8, by_class=True)
+    other = make_encoder(public_sample(features), units=8, by_class=True)
     alone = solve(count(encoder, features, labels), head="quadratic").quadratic
     total = count(other, features, labels)
     model = Model.of(other, solve(total))
@@ -236,7 +236,7 @@ def test_nobody_counts_apart_what_would_fill_a_server():
     assert suits_by_class(512, 200)
     assert suits_by_class(1_280, 200)
     assert not suits_by_class(4_096, 200)
-    assert not make_encoder(DeclaredRange(0, 1, feature_dim=4), units=2).settings.by_class
+    assert not make_encoder(declared_range(0, 1, feature_dim=4), units=2).settings.by_class
 
 
 def test_a_model_of_directions_is_small():

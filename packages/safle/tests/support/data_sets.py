@@ -61,40 +61,32 @@ class DataSet:
         return count(self.encoder, self.features, self.labels)
 
 
-@dataclass(frozen=True)
-class RandomCalibration(Calibration):
+def random_calibration(feature_dim: int, seed: int) -> Calibration:
     """Thresholds that `VALUES` meet exactly, and deviations of all magnitudes."""
 
-    feature_dim: int
-    seed: int
+    def thresholds(count: int) -> np.ndarray:
+        generator = np.random.default_rng(seed)
+        return np.sort(generator.integers(-8, 9, (count, feature_dim)) / 4, axis=0)
 
-    def thresholds(self, count: int) -> np.ndarray:
-        generator = np.random.default_rng(self.seed)
-        return np.sort(generator.integers(-8, 9, (count, self.feature_dim)) / 4, axis=0)
-
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        generator = np.random.default_rng(self.seed + 1)
-        mean = generator.integers(-8, 9, self.feature_dim) / 4
-        return mean, generator.choice([0.001, 0.3, 1.0, 7.0], self.feature_dim)
+    generator = np.random.default_rng(seed + 1)
+    mean = generator.integers(-8, 9, feature_dim) / 4
+    return Calibration(thresholds, mean, generator.choice([0.001, 0.3, 1.0, 7.0], feature_dim))
 
 
-@dataclass(frozen=True)
-class FixedCalibration(Calibration):
+def fixed_calibration(feature_dim: int) -> Calibration:
     """For values around 0, a little different for every feature."""
 
-    feature_dim: int
+    def thresholds(count: int) -> np.ndarray:
+        return np.linspace(-1, 1, count)[:, None] + np.linspace(-0.2, 0.2, feature_dim)
 
-    def thresholds(self, count: int) -> np.ndarray:
-        return np.linspace(-1, 1, count)[:, None] + np.linspace(-0.2, 0.2, self.feature_dim)
-
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.linspace(-0.1, 0.1, self.feature_dim), np.full(self.feature_dim, 1.25)
+    return Calibration(thresholds, np.linspace(-0.1, 0.1, feature_dim), np.full(feature_dim, 1.25))
 
 
 def suiting_features(feature_dim: int, samples: int, generator: np.random.Generator) -> np.ndarray:
-    """Gaussian features with the moments of `FixedCalibration`."""
-    mean, deviation = FixedCalibration(feature_dim).moments()
-    return generator.standard_normal((samples, feature_dim)) * deviation + mean
+    """Gaussian features with the moments of `fixed_calibration`."""
+    suiting = fixed_calibration(feature_dim)
+    gaussian = generator.standard_normal((samples, feature_dim))
+    return gaussian * suiting.deviation + suiting.mean
 
 
 @st.composite
@@ -102,7 +94,7 @@ def encoders(draw: Any, kind: str | None = None) -> Encoder:
     """Small encoders of one kind, or of every kind."""
     seed, feature_dim = draw(st.integers(0, 2**32 - 1)), draw(st.integers(1, 4))
     chosen = draw(st.sampled_from([*kinds()])) if kind is None else kind
-    return draw_encoder(chosen, RandomCalibration(feature_dim, seed), np.random.default_rng(seed))
+    return draw_encoder(chosen, random_calibration(feature_dim, seed), np.random.default_rng(seed))
 
 
 def draw_encoder(kind: str, calibration: Calibration, generator: np.random.Generator) -> Encoder:
@@ -154,7 +146,7 @@ def fixed_encoder(
     kind, by_class, _ = kind.partition(COUNTED)
     small = {"buckets": buckets, "group_size": group_size, "units": 9, "seed": 7}
     small |= {"by_class": True} if by_class else {}
-    return make_encoder(FixedCalibration(feature_dim), kind, **declared_settings(kind, **small))
+    return make_encoder(fixed_calibration(feature_dim), kind, **declared_settings(kind, **small))
 
 
 def publishable_encoder(kind: str, calibration: Calibration) -> Encoder:

@@ -36,9 +36,8 @@ class ToyEncoder(Encoder):
 
     @classmethod
     def measure(cls, calibration: Any, settings: ToySettings) -> dict[str, Any]:
-        mean, deviation = calibration.moments()
-        reach = settings.reach / 4 * deviation
-        return {"borders": np.stack([mean - reach, mean + reach])}
+        reach = settings.reach / 4 * calibration.deviation
+        return {"borders": np.stack([calibration.mean - reach, calibration.mean + reach])}
 
     @cached_property
     def layout(self) -> Layout:

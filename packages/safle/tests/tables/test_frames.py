@@ -10,15 +10,16 @@ import pytest
 
 from safle import (
     Column,
-    DeclaredRange,
     Grid,
     Histogram,
     Model,
-    PublicSample,
     SafleClassifier,
     Schema,
     count,
+    declared_range,
     make_encoder,
+    of_schema,
+    public_sample,
     solve,
 )
 from safle.errors import InvalidInput, SafleWarning, SettingsError
@@ -28,7 +29,7 @@ from safle.tables.sources import frame_names, reorder_frame
 NAMES = ("age", "dose", "pulse")
 ROWS = np.random.default_rng(0).uniform(0, 100, (60, 3))
 LABELS = np.where(ROWS[:, 1] > 50, "ill", "well")
-ENCODER = make_encoder(DeclaredRange([0] * 3, [100] * 3, names=NAMES), "linear")
+ENCODER = make_encoder(declared_range([0] * 3, [100] * 3, names=NAMES), "linear")
 
 
 def frame_of(library, names=NAMES, rows=ROWS):
@@ -61,16 +62,16 @@ def test_missing_and_unknown_columns_are_refused(library):
     with pytest.raises(InvalidInput, match="missing columns: pulse"):
         SafleClassifier(encoder=ENCODER).fit(frame_of(library, NAMES[:2]), LABELS)
     more = frame_of(library)
-    extra = make_encoder(DeclaredRange([0] * 2, [100] * 2, names=NAMES[:2]), "linear")
+    extra = make_encoder(declared_range([0] * 2, [100] * 2, names=NAMES[:2]), "linear")
     with pytest.raises(InvalidInput, match=r"does not know: pulse.*drop them"):
         count(extra, more, LABELS)
 
 
 @libraries
 def test_names_come_from_the_frame_that_calibrates(library):
-    sample = PublicSample(frame_of(library))
+    sample = public_sample(frame_of(library))
     assert sample.names == NAMES
-    assert sample.thresholds(1).tolist() == PublicSample(ROWS).thresholds(1).tolist()
+    assert sample.thresholds(1).tolist() == public_sample(ROWS).thresholds(1).tolist()
     grid = Grid(0, 100, names=NAMES, feature_dim=3)
     turned = Histogram.of(frame_of(library, NAMES[::-1]), grid)
     assert turned == Histogram.of(ROWS, grid)
@@ -82,7 +83,7 @@ def test_names_come_from_the_frame_that_calibrates(library):
 
 @libraries
 def test_an_encoder_without_names_warns(library):
-    plain = make_encoder(DeclaredRange(0, 100, feature_dim=3), "linear")
+    plain = make_encoder(declared_range(0, 100, feature_dim=3), "linear")
     with pytest.warns(SafleWarning, match="the encoder knows no names.*by position"):
         count(plain, frame_of(library), LABELS)
 
@@ -108,7 +109,7 @@ def test_objects_of_several_types_are_read_as_texts():
 
 def test_a_frame_that_does_not_suit_the_schema_says_where(tmp_path):
     schema = Schema((Column("age", 0, 90), Column("dose", 0, 9, optional=True)))
-    encoder = make_encoder(schema, "table")
+    encoder = make_encoder(of_schema(schema), "table")
     with pytest.raises(InvalidInput, match="row 1, column 'age' is no number") as refused:
         count(encoder, polars.DataFrame({"age": ["61", "Meier"], "dose": [1, 2]}), [0, 1])
     assert "Meier" not in str(refused.value)
@@ -165,7 +166,7 @@ def test_text_and_gaps_are_read_as_from_a_file(library, mixed):
     schema = draft_schema(frame, OUTCOME, categories=["stage"]).schema
     assert schema == draft_schema(mixed, OUTCOME, categories=["stage"]).schema
     assert schema.columns[4].levels == ("1", "2", "3")
-    encoder = make_encoder(schema, "table", units=8)
+    encoder = make_encoder(of_schema(schema), "table", units=8)
     table = open_table(mixed, schema=schema)
     expected = count(encoder, table.features[:], OUTCOME)
     assert count(encoder, frame, OUTCOME) == expected

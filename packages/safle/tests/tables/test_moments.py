@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from safle.encoders import load_encoder, make_encoder
-from safle.encoders.calibration import DeclaredMoments
+from safle.encoders.calibration import declared_moments
 from safle.errors import TableError
 from safle.tables import read_moments, write_moments
 
@@ -20,7 +20,7 @@ def test_the_encoder_is_that_of_the_same_numbers_and_knows_its_source(tmp_path, 
     safle("encoder", "make", *moments, "-o", tmp_path / "b.safetensors")
     known = load_encoder(tmp_path / "b.safetensors")
     assert known.source == "network a"
-    assert known.declare(source="") == make_encoder(DeclaredMoments(MEAN, DEVIATION))
+    assert known.declare(source="") == make_encoder(declared_moments(MEAN, DEVIATION))
     other = {"features": np.zeros((2, 3), np.float32)}
     save_file(other, tmp_path / "f.safetensors", metadata={"source": "network b"})
     declared = ("--features-source", tmp_path / "f.safetensors")

@@ -17,6 +17,7 @@ from safle import (
     count,
     evaluate,
     make_encoder,
+    of_schema,
     solve,
 )
 from safle.encoders import Encoder
@@ -26,7 +27,7 @@ from safle.tables.outside import Outside
 SCHEMA = Schema(
     (Column("age", 0, 120, "years"), Column("sex", levels=("f", "m"))), classes=("ill", "well")
 )
-ENCODER = make_encoder(SCHEMA, "table")
+ENCODER = make_encoder(of_schema(SCHEMA), "table")
 
 
 def write(path, ages, sexes="fm", samples=60):
@@ -236,7 +237,7 @@ def test_nothing_but_gaps_is_refused_and_a_column_of_gaps_named(safle, tmp_path,
 def test_unknown_levels_are_named_before_numbers_outside():
     numbers = [Column(f"a{at}", 0, 1) for at in range(4)]
     categories = [Column(f"b{at}", levels=("f", "m")) for at in range(5)]
-    outside = Outside(make_encoder(Schema((*numbers, *categories)), "table"))
+    outside = Outside(make_encoder(of_schema(Schema((*numbers, *categories))), "table"))
     features = np.random.default_rng(0).random((200, 9))
     features[:, 4:] = features[:, 4:].round()
     features[:9, :4] = 3
@@ -255,7 +256,7 @@ def test_unknown_levels_are_named_before_numbers_outside():
 
 def test_what_lies_outside_in_many_columns_is_one_line():
     names = [f"x{at:03}" for at in range(160)]
-    encoder = make_encoder(Schema(tuple(Column(name, 0, 1) for name in names)), "linear")
+    encoder = make_encoder(of_schema(Schema(tuple(Column(name, 0, 1) for name in names))), "linear")
     outside = Outside(encoder)
     features = np.random.default_rng(0).random((37, 160))
     features[0, :55] = 2
@@ -270,7 +271,9 @@ def test_what_lies_outside_in_many_columns_is_one_line():
 
 def test_of_many_narrow_columns_the_narrowest_is_named():
     names = ("a", "b", "c", "d", "e")
-    outside = Outside(make_encoder(Schema(tuple(Column(name, 0, 1) for name in names)), "linear"))
+    outside = Outside(
+        make_encoder(of_schema(Schema(tuple(Column(name, 0, 1) for name in names))), "linear")
+    )
     features = np.random.default_rng(0).random((40, 5))
     features *= [0.01, 0.01, 0.0001, 0.01, 1]
     outside.add(features)

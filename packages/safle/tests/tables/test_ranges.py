@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safle.encoders import load_encoder, make_encoder
+from safle.encoders.calibration import of_schema
 from safle.statistics.histogram import Grid, Histogram
 from safle.tables.schema import Schema
 from safle.wire import read
@@ -39,7 +40,7 @@ def test_hospitals_count_on_the_grids_of_a_schema(safle, tmp_path):
     schema.write_text("classes = ['ill', 'well']\n" + SCHEMA)
     safle("encoder", "make", "--schema", schema, "--kind", "linear", "-o", tmp_path / "e.encoder")
     made = load_encoder(tmp_path / "e.encoder")
-    assert made == make_encoder(Schema.read(schema), "linear")
+    assert made == make_encoder(of_schema(Schema.read(schema)), "linear")
     assert (made.feature_names, made.classes) == (("platelets", "ratio"), ("ill", "well"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import Column, Schema, count, make_encoder, merge_schemas
+from safle import Column, Schema, count, make_encoder, merge_schemas, of_schema
 from safle.encoders import Encoder
 from safle.errors import SafleWarning, SettingsError, TableError
 from safle.tables import open_table
@@ -32,7 +32,7 @@ def table(tmp_path):
 def test_a_schema_survives_its_file_and_its_encoder(tmp_path):
     SCHEMA.save(tmp_path / "s.toml")
     assert Schema.read(tmp_path / "s.toml") == SCHEMA
-    encoder = make_encoder(SCHEMA, "table")
+    encoder = make_encoder(of_schema(SCHEMA), "table")
     again = Encoder.from_bytes(encoder.to_bytes())
     assert (again.schema, again.classes, again) == (SCHEMA, ("ill", "well"), encoder)
     assert again.layout.table_sizes.tolist() == [2, 4, 2]
@@ -132,7 +132,7 @@ def test_a_text_is_no_list_of_its_letters(tmp_path, text):
 
 def test_a_schema_and_its_encoder_can_be_inspected(safle, tmp_path):
     SCHEMA.save(tmp_path / "s.toml")
-    make_encoder(SCHEMA, "table").save(tmp_path / "e.safetensors")
+    make_encoder(of_schema(SCHEMA), "table").save(tmp_path / "e.safetensors")
     for name, kind in {"s.toml": "schema", "e.safetensors": "encoder"}.items():
         said = safle("inspect", tmp_path / name)
         assert f"{name}: {kind}" in said
@@ -142,7 +142,9 @@ def test_a_schema_and_its_encoder_can_be_inspected(safle, tmp_path):
 @pytest.mark.parametrize("levels", [1, 2, 3, 5])
 def test_categories_of_few_levels_alone_can_be_counted(levels):
     names = tuple("abcde"[:levels])
-    encoder = make_encoder(Schema((Column("x", levels=names), Column("y", levels=names))), "table")
+    encoder = make_encoder(
+        of_schema(Schema((Column("x", levels=names), Column("y", levels=names)))), "table"
+    )
     features = np.array([[0, np.nan], [levels - 1, 0], [np.nan, levels - 1]])
     expected = [[1, 0], [levels, 1], [0, levels]]
     assert encoder.encode(features).symbols.tolist() == expected
@@ -341,7 +343,9 @@ def test_a_schema_with_levels_says_how_its_sums_are_published(safle, tmp_path):
 )
 def test_a_missing_column_has_a_next_step(safle, tmp_path, name, said):
     encoder = tmp_path / "e.safetensors"
-    make_encoder(Schema((Column("age", 0, 90), Column("dose", 0, 9))), "table").save(encoder)
+    make_encoder(of_schema(Schema((Column("age", 0, 90), Column("dose", 0, 9)))), "table").save(
+        encoder
+    )
     table = write_columns(
         tmp_path / "a.csv", **{name: [50] * 9, "dose": [*range(9)], "label": ["ill"] * 9}
     )
@@ -357,7 +361,9 @@ def test_a_table_is_no_schema_and_has_a_next_step(safle, tmp_path, table):
 
 def test_a_text_among_numbers_has_a_next_step(safle, tmp_path):
     encoder = tmp_path / "e.safetensors"
-    make_encoder(Schema((Column("age", 0, 90), Column("dose", 0, 9))), "table").save(encoder)
+    make_encoder(of_schema(Schema((Column("age", 0, 90), Column("dose", 0, 9)))), "table").save(
+        encoder
+    )
     table = write_columns(tmp_path / "a.csv", age=[50] * 3, dose=[1, "lost", 2], label=["ill"] * 3)
     out = safle("count", table, "--encoder", encoder, "-o", tmp_path / "a.stats", code=1)
     assert "line 3, column 'dose' is no number; expected one: correct or empty it, or, if" in out
@@ -368,7 +374,9 @@ def test_a_text_among_numbers_has_a_next_step(safle, tmp_path):
 
 def test_a_thousands_separator_has_a_next_step(safle, tmp_path):
     encoder = tmp_path / "e.safetensors"
-    make_encoder(Schema((Column("age", 0, 90), Column("dose", 0, 9000))), "table").save(encoder)
+    make_encoder(of_schema(Schema((Column("age", 0, 90), Column("dose", 0, 9000)))), "table").save(
+        encoder
+    )
     table = tmp_path / "a.csv"
     table.write_text('age,dose,label\n50,"1,320",ill\n51,1.5,well\n')
     out = safle("count", table, "--encoder", encoder, "-o", tmp_path / "a.stats", code=1)

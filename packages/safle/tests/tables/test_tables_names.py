@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from safle import Column, DeclaredRange, Schema, load_encoder, make_encoder
+from safle import Column, Schema, declared_range, load_encoder, make_encoder
 from safle.errors import EncoderMismatch, SafleWarning, SettingsError, TableError
 from safle.statistics.histogram import Grid, Histogram
 from safle.tables import open_table
@@ -36,7 +36,7 @@ def write(path, order, *, more=(), label="label"):
 @pytest.fixture
 def encoder_path(tmp_path):
     path = tmp_path / "encoder.safetensors"
-    encoder = make_encoder(DeclaredRange(0, 100, feature_dim=3), "linear")
+    encoder = make_encoder(declared_range(0, 100, feature_dim=3), "linear")
     encoder.declare(names=sorted(NAMES)).save(path)
     return path
 
@@ -167,7 +167,7 @@ def test_histograms_of_other_columns_do_not_add_up():
     "names", [["a"], ["a", "a"], ["a", ""], ["a", 1], ["a", "b\n"], ["a", "b" * 201]]
 )
 def test_names_that_are_none_are_refused(names):
-    encoder = make_encoder(DeclaredRange(0, 1, feature_dim=2), "linear")
+    encoder = make_encoder(declared_range(0, 1, feature_dim=2), "linear")
     with pytest.raises(SettingsError):
         encoder.declare(names=names)
 

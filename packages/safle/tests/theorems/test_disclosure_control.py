@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle import DeclaredRange, EmbeddingEncoder, LinearEncoder, Model, count, make_encoder, solve
+from safle import EmbeddingEncoder, LinearEncoder, Model, count, declared_range, make_encoder, solve
 from safle.errors import PolicyRefused
 from safle.site.counting import count_table, evaluate_table
 from safle.site.policy import Policy
@@ -22,12 +22,12 @@ from safle.site.release import Release
 from safle.statistics import join_cells
 from safle.statistics.exposure import count_own_codes, find_exposure
 from safle.tables import Table
-from support.data_sets import KINDS, RandomCalibration, draw_encoder
+from support.data_sets import KINDS, draw_encoder, random_calibration
 
 TEN = Policy(least_cell=10)
 OLD = Policy(least_samples=50, least_per_class=5, most_columns_per_sample=0.5)
 """The policy of the issue, without the rule on cells."""
-UNIT = DeclaredRange(0, 1, feature_dim=10)
+UNIT = declared_range(0, 1, feature_dim=10)
 
 
 def judged(encoder, features, labels, policy=TEN):
@@ -79,7 +79,7 @@ def test_without_the_rule_pair_counts_give_back_all_samples_exactly():
 @settings(max_examples=40)
 def test_what_the_policy_lets_through_gives_no_attack_a_sample(kind, seed, samples, values):
     generator = np.random.default_rng(seed)
-    encoder = draw_encoder(kind, RandomCalibration(int(generator.integers(1, 5)), seed), generator)
+    encoder = draw_encoder(kind, random_calibration(int(generator.integers(1, 5)), seed), generator)
     features = generator.integers(0, values, (samples, encoder.feature_dim)) / 4 - 1.0
     labels = generator.integers(0, 3, samples)
     # Few different rows: the policy counts each once, so a little noise tells most of them apart.

@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pytest
 
-from safle import DeclaredRange, EmbeddingEncoder, LinearEncoder, Model, count, make_encoder, solve
+from safle import EmbeddingEncoder, LinearEncoder, Model, count, declared_range, make_encoder, solve
 from safle.encoders.random_features import RandomFeatureEncoder
 from safle.errors import PolicyRefused
 from safle.site.counting import count_table, evaluate_table, histogram_table
@@ -21,7 +21,7 @@ from safle.statistics.histogram import Grid
 from safle.tables import Table
 
 TEN = Policy(least_cell=10)
-UNIT = DeclaredRange(0, 1, feature_dim=10)
+UNIT = declared_range(0, 1, feature_dim=10)
 GENERATOR = np.random.default_rng(0)
 FEATURES = GENERATOR.uniform(size=(4_000, 10))
 LABELS = np.arange(4_000) % 2

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from msgspec.structs import replace
 
+from safle import of_schema
 from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, load_encoder, make_encoder
 from safle.encoders.codes import Layout
 from safle.encoders.operations import permutation
@@ -59,7 +60,7 @@ MIXED = Schema(
     ),
 )
 def test_codes_of_categories_and_gaps_are_those_of_the_formulas(features, settings):
-    encoder = make_encoder(MIXED, "table", **settings)
+    encoder = make_encoder(of_schema(MIXED), "table", **settings)
     assert np.array_equal(onehot_of(encoder, features), phi(encoder, features))
 
 

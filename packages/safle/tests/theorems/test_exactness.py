@@ -183,13 +183,13 @@ def test_the_same_margins_do_not_make_a_part(kind):
 PROGRAM = """
 import sys
 import numpy as np
-from safle import DeclaredRange, EmbeddingEncoder, LinearEncoder, Model
+from safle import EmbeddingEncoder, LinearEncoder, Model, declared_range
 from safle import count, make_encoder, solve
 from safle.solver import HEADS
 from sklearn.datasets import load_digits
 
 wide = sys.argv[1] == "wide"
-range_ = DeclaredRange(0, 16, 64)
+range_ = declared_range(0, 16, 64)
 features, labels = load_digits(return_X_y=True)
 few, some = slice(0, 12), slice(0, 64)
 cases = {

@@ -52,8 +52,13 @@ def test_a_grid_for_each_feature_counts_each_as_if_it_were_alone(case):
     whole = Histogram.of(features[:9], grid) + Histogram.of(features[9:], grid)
     alone = [Histogram.of(features[:, at : at + 1], each) for at, each in enumerate(own)]
     assert np.array_equal(whole.counts, np.concatenate([each.counts for each in alone]))
-    for method in (lambda found: found.thresholds(3), lambda found: np.array(found.moments())):
-        assert np.array_equal(method(whole), np.concatenate([*map(method, alone)], axis=1))
+    for method in (
+        lambda found: found.thresholds(3),
+        lambda found: found.mean[None],
+        lambda found: found.deviation[None],
+    ):
+        parts = [method(each.calibration()) for each in alone]
+        assert np.array_equal(method(whole.calibration()), np.concatenate(parts, axis=1))
     assert decode(encode(whole), Histogram) == whole
     assert whole.find_coarse().tolist() == [
         at for at, each in enumerate(alone) if np.count_nonzero(each.counts) <= 2
@@ -68,11 +73,13 @@ def test_any_partition_gives_the_same_thresholds_and_the_same_encoder(case, data
     order = data.draw(st.permutations(range(5)))
     total = reduce(add, (Histogram.of(features[owner == client], grid) for client in order))
     assert total == whole
-    assert np.array_equal(total.thresholds(count), whole.thresholds(count))
+    found = total.calibration()
+    expected = whole.calibration()
+    assert np.array_equal(found.thresholds(count), expected.thresholds(count))
     kind = data.draw(st.sampled_from(KINDS))
     small = declared_settings(kind, units=9)
-    made, expected = (make_encoder(found, kind, **small) for found in (total, whole))
-    assert made.to_bytes() == expected.to_bytes()
+    made = make_encoder(found, kind, **small)
+    assert made.to_bytes() == make_encoder(expected, kind, **small).to_bytes()
     assert encode(total) == encode(whole)
 
 
@@ -81,7 +88,7 @@ def test_thresholds_are_quantiles_up_to_one_bin(case, count):
     features, grid = case
     histogram = Histogram.of(features, grid)
     width = (grid.high - grid.low) / grid.bins
-    levels = histogram.thresholds(count)
+    levels = histogram.calibration().thresholds(count)
     assert (np.diff(levels, axis=0) >= 0).all()
     assert (levels >= grid.low).all()
     assert (levels <= grid.high).all()
@@ -99,11 +106,11 @@ def test_moments_are_those_of_the_binned_values(case):
     binned = np.floor((features - grid.low) / width) * width + width / 2 + grid.low
     binned = np.where(features < grid.low, grid.low, binned)
     binned = np.where(features >= grid.high, grid.high, binned)
-    mean, deviation = Histogram.of(features, grid).moments()
-    assert np.allclose(mean, binned.mean(axis=0), atol=1e-12)
+    found = Histogram.of(features, grid).calibration()
+    assert np.allclose(found.mean, binned.mean(axis=0), atol=1e-12)
     constant = np.ptp(binned, axis=0) == 0
-    assert (deviation[constant] == 1).all()
-    assert np.allclose(deviation[~constant], binned.std(axis=0)[~constant])
+    assert (found.deviation[constant] == 1).all()
+    assert np.allclose(found.deviation[~constant], binned.std(axis=0)[~constant])
 
 
 @given(case=counted(least=0))
@@ -142,20 +149,19 @@ def test_a_histogram_without_samples_adds_but_does_not_calibrate():
     empty = Histogram.of([], Grid(0, 1, 2, bins=4))
     full = Histogram.of(np.full((3, 2), 0.3), Grid(0, 1, 2, bins=4))
     assert empty + full == full
-    for calibrate in (lambda: empty.thresholds(2), empty.moments):
-        with pytest.raises(InvalidInput, match="empty"):
-            calibrate()
+    with pytest.raises(InvalidInput, match="empty"):
+        empty.calibration()
 
 
 def test_a_large_sum_is_exact_or_refused_never_wrapped():
     unit = Histogram.of(np.linspace(0, 1, 90, endpoint=False)[:, None], Grid(0, 1, 1, bins=9))
-    levels = unit.thresholds(8)
+    levels = unit.calibration().thresholds(8)
     total = unit
     while total.sample_count * 2 <= MAX_SAMPLES:
         total = total + total
-        assert np.array_equal(total.thresholds(8), levels)
+        assert np.array_equal(total.calibration().thresholds(8), levels)
         encoder = EmbeddingEncoder.calibrated(
-            total, bucketing="integer", buckets=65_536, group_size=1
+            total.calibration(), bucketing="integer", buckets=65_536, group_size=1
         )
         assert np.allclose(encoder.thresholds[:, 0], np.arange(1, 65_536) / 65_536)
     with pytest.raises(CountOverflow):

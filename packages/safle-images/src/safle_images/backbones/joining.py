@@ -38,7 +38,7 @@ def join_backbone(
     Examples
     --------
     >>> import safle
-    >>> encoder = safle.make_encoder(safle.DeclaredRange(0, 1, feature_dim=2))
+    >>> encoder = safle.make_encoder(safle.declared_range(0, 1, feature_dim=2))
     >>> join_backbone(onnx.ModelProto(), encoder, "resnet18")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     safle.errors.BackboneError: no backbone 'resnet18'; expected efficientnet_lite0 or a file: ...

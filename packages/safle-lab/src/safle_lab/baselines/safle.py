@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from msgspec import structs
 
-from safle import DeclaredRange, Grid, Histogram
+from safle import Calibration, Grid, Histogram, declared_range
 from safle.basics import describe
 from safle.encoders import Encoder, kinds
 from safle.model import Model
@@ -78,12 +78,12 @@ def shared_encoder(task: Task, settings: Coding) -> tuple[Encoder, float]:
     return kind.calibrated(calibration, class_count=task.class_count, **chosen), cost
 
 
-def calibrate(task: Task, settings: Coding) -> tuple[DeclaredRange | Histogram, float]:
+def calibrate(task: Task, settings: Coding) -> tuple[Calibration, float]:
     """Where thresholds come from, and the mean bytes that each client sends for it."""
     high = float(2.0 ** np.ceil(np.log2(max(np.abs(task.features).max(), 1e-30))))
     low = 0.0 if task.features.min() >= 0 else -high
     if settings.calibration == "range":
-        return DeclaredRange(low, high, task.feature_dim), 0.0
+        return declared_range(low, high, task.feature_dim), 0.0
     grid = Grid(low, high, task.feature_dim, bins=settings.bins)
     counts = np.zeros((task.feature_dim, grid.bins + 2), np.int64)
     sizes = []
@@ -91,7 +91,7 @@ def calibrate(task: Task, settings: Coding) -> tuple[DeclaredRange | Histogram, 
         histogram = Histogram.of(features, grid)
         sizes.append(len(encode(histogram)))
         counts += histogram.counts
-    return Histogram(grid, counts), float(np.mean(sizes))
+    return Histogram(grid, counts).calibration(), float(np.mean(sizes))
 
 
 def count_clients(task: Task, encoder: Encoder) -> tuple[Statistics, float]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, confusion_matrix
 
-from safle import DeclaredRange
+from safle import declared_range
 from safle.basics import atomic
 from safle.encoders import DEFAULT_KIND, Encoder, make_encoder
 from safle.evaluation import render_page
@@ -34,7 +34,7 @@ from safle_lab.digits import Digits, load_digits
 from safle_lab.partitions import Parts, class_mix, partition
 from safle_private import StatisticsSpace, add_privately
 
-PIXELS = DeclaredRange(0, 16, 64)
+PIXELS = declared_range(0, 16, 64)
 """A digit is 8 x 8 pixels of 0 to 16: a range everybody knows without seeing data."""
 
 Head = Literal["auto", "least-squares"]

@@ -16,7 +16,7 @@ from safle.cli import options as opt
 from safle.cli.facts import encoder_facts, warn_of_coarse, warn_of_no_classes
 from safle.cli.session import Session, command, examples
 from safle.encoders import Encoder, LinearEncoder, make_encoder
-from safle.encoders.calibration import Calibration, DeclaredRange, PublicSample
+from safle.encoders.calibration import Calibration, declared_range, of_schema, public_sample
 from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds
 from safle.errors import TableError
 from safle.statistics.histogram import Histogram
@@ -148,7 +148,7 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     _check_usage(options)
     kind = _find_kind(kind, options)
     settings = _read_settings(kind, options)
-    calibration, source = _read_calibration(options)
+    calibration, source = _read_calibration(session, options)
     _check_width(calibration, options["features"])
     if options["features_source"] is not None:
         found = _read_source(options["features_source"], options)
@@ -156,10 +156,8 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
             check_source(source, found, where=str(options["features_source"]))
         source = found
     classes = opt.parse_classes(options["only_classes"])
-    if isinstance(calibration, Histogram):
-        warn_of_coarse(session, calibration)
-    if isinstance(calibration, Schema):
-        _check_schema(session, calibration, options)
+    if calibration.schema is not None:
+        _check_schema(session, calibration.schema, options)
     if options["publishable"]:
         encoder = LinearEncoder.publishable(calibration, **settings)
     else:
@@ -216,20 +214,22 @@ def _read_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _read_calibration(options: dict[str, Any]) -> tuple[Calibration, str]:
+def _read_calibration(session: Session, options: dict[str, Any]) -> tuple[Calibration, str]:
     """The calibration that the one given option names, and its source; empty if it has none."""
     if options["range"] is not None:
         low, high = options["range"]
-        return DeclaredRange(low, high, options["features"]), ""
+        return declared_range(low, high, options["features"]), ""
     if options["moments"] is not None:
         return read_moments(options["moments"])
     if options["schema"] is not None:
-        return Schema.read(options["schema"]), ""
+        return of_schema(Schema.read(options["schema"])), ""
     if options["histogram"] is not None:
-        return read(options["histogram"], Histogram), ""
+        histogram = read(options["histogram"], Histogram)
+        warn_of_coarse(session, histogram)
+        return histogram.calibration(), ""
     table = open_table(options["sample"], **opt.pick_table_options(options))
     table = table.arrange(sorted(table.names), where=str(options["sample"]))
-    return PublicSample(np.asarray(table.features), names=table.names), table.source
+    return public_sample(np.asarray(table.features), names=table.names), table.source
 
 
 def _check_width(calibration: Calibration, width: int | None) -> None:

@@ -158,6 +158,7 @@ def parse_classes(text: str | None, like: Any = None) -> Sequence[ClassName] | N
 
 def parse_grid(options: dict[str, Any]) -> dict[str, Any] | None:
     """Arguments of a `Grid` by --low and --high, or --schema, and --bins; None if not given."""
+    from safle.encoders.calibration import require_numbers
     from safle.tables.schema import Schema
 
     low, high, schema = (options[name] for name in ("low", "high", "schema"))
@@ -168,8 +169,10 @@ def parse_grid(options: dict[str, Any]) -> dict[str, Any] | None:
     names: Sequence[str] = ()
     if schema is not None:
         with naming(schema):
-            declared = Schema.read(schema).declared_range()
-        low, high, names = declared.low, declared.high, declared.names
+            declared = Schema.read(schema)
+            require_numbers(declared)
+        low, high = declared.ranges
+        names = declared.names
     return {"low": low, "high": high, "names": names, "bins": options["bins"]}
 
 

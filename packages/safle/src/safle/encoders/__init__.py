@@ -2,9 +2,9 @@
 
 Examples
 --------
->>> from safle import DeclaredRange, LinearEncoder
+>>> from safle import LinearEncoder, declared_range
 >>> from safle.encoders import CodeSpace, Layout, as_class_names, is_digest
->>> space = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1)).space
+>>> space = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1)).space
 >>> CodeSpace(space.fingerprint, Layout.from_json(space.layout.to_json())) == space
 True
 >>> is_digest(space.fingerprint), as_class_names(["well", "ill"])

@@ -36,7 +36,7 @@ from safle.basics.tensors import (
     read_header,
     refusing_malformed,
 )
-from safle.encoders.calibration import Calibration
+from safle.encoders.calibration import Calibration, require_numbers
 from safle.encoders.codes import Codes, CodeSpace, Layout
 from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
 from safle.encoders.registry import Settings, kind_named, register
@@ -60,8 +60,8 @@ class Encoder(ABC):
 
     Examples
     --------
-    >>> from safle import DeclaredRange, make_encoder
-    >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=4), kind="linear")
+    >>> from safle import declared_range, make_encoder
+    >>> encoder = make_encoder(declared_range(0, 1, feature_dim=4), kind="linear")
     >>> Encoder.from_bytes(encoder.to_bytes()) == encoder
     True
     """
@@ -104,6 +104,8 @@ class Encoder(ABC):
     @classmethod
     def calibrated(cls, calibration: Calibration, *, class_count: int = 0, **settings: Any) -> Self:
         """An encoder for the features that ``calibration`` describes; see `make_encoder`."""
+        if not cls.gaps:
+            require_numbers(calibration.schema)
         class_count = class_count or len(calibration.classes)
         chosen = as_settings(cls.settings_type, settings).choose(calibration, class_count)
         encoder = cls(**cls.measure(calibration, chosen), **to_mapping(chosen))
@@ -193,8 +195,8 @@ class Encoder(ABC):
 
         Examples
         --------
-        >>> from safle import DeclaredRange, make_encoder
-        >>> encoder = make_encoder(DeclaredRange(0, 120, feature_dim=2), kind="linear")
+        >>> from safle import declared_range, make_encoder
+        >>> encoder = make_encoder(declared_range(0, 120, feature_dim=2), kind="linear")
         >>> encoder.declare(names=["age", "dose"]).feature_names
         ('age', 'dose')
         """

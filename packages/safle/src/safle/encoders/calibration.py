@@ -1,59 +1,62 @@
 """Calibration: where the thresholds and scales of encoders come from.
 
-Every client must use the same thresholds, whatever its data: they come from a
-declared range, declared moments, a public sample, or an exact integer histogram
-summed over clients beforehand (`safle.statistics.histogram`).
+Every client must use the same thresholds, whatever its data: they come from a declared range,
+declared moments, a schema, a public sample, or an exact integer histogram summed over clients
+beforehand (`Histogram.calibration`).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.encoders.codes import MAX_EXPERTS
-from safle.errors import InvalidInput
+from safle.errors import InvalidInput, SettingsError
 from safle.tables.checks import ClassName, as_features, as_names
 from safle.tables.outside import Ranges
+from safle.tables.schema import Schema
 from safle.tables.sources import arrange_frame, frame_names
 
 Vector = NDArray[np.float64]
 
 
-class Calibration(ABC):
-    """What an encoder is made from: the features' distribution, and declarations about them."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration:
+    """What an encoder is made from: the features' distribution, and declarations about them.
 
-    feature_dim: int
+    Attributes
+    ----------
+    thresholds : how many -> non-decreasing thresholds, float64, (how many, features)
+    mean, deviation : float64, (features,); a deviation is positive
+    names : the names of the features; empty if they have none
+    ranges : lowest and highest expected values of features with names, if declared
+    classes : the only labels that are allowed; empty if all are
+    schema : what the columns are, if declared; the distribution is then of its numbers alone
+    """
+
+    thresholds: Callable[[int], Vector]
+    mean: Vector
+    deviation: Vector
     names: Sequence[str] = ()
-    """The names of the features; empty if they have none."""
     ranges: Ranges | None = None
-    """Lowest and highest expected values of features with names, if declared."""
     classes: tuple[ClassName, ...] = ()
-    """The only labels that are allowed; empty if all are."""
+    schema: Schema | None = None
 
-    @abstractmethod
-    def thresholds(self, count: int) -> Vector:
-        """Non-decreasing thresholds, float64, (count, feature_dim)."""
+    @property
+    def feature_dim(self) -> int:
+        return len(self.mean) if self.schema is None else self.schema.feature_dim
 
-    @abstractmethod
-    def moments(self) -> tuple[Vector, Vector]:
-        """Mean and deviation, float64, (feature_dim,) each; a deviation is positive."""
-
-
-def _probabilities(count: int) -> Vector:
-    return np.arange(1, count + 1) / (count + 1)
+    def __repr__(self) -> str:
+        return f"<Calibration: {self.feature_dim:,} features>"
 
 
-def replace_zeros(deviation: Vector) -> Vector:
-    """The deviations, with 1 for 0: dividing a constant feature by it stays finite."""
-    return np.where(deviation > 0, deviation, 1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class DeclaredRange(Calibration):
+def declared_range(
+    low: ArrayLike, high: ArrayLike, feature_dim: int = 0, names: Sequence[str] = ()
+) -> Calibration:
     """Thresholds spread evenly over [low, high]: one range for all features, or one for each.
 
     Parameters
@@ -64,122 +67,146 @@ class DeclaredRange(Calibration):
 
     Examples
     --------
-    >>> DeclaredRange(0, 16, feature_dim=2).thresholds(3).T.tolist()
+    >>> declared_range(0, 16, feature_dim=2).thresholds(3).T.tolist()
     [[4.0, 8.0, 12.0], [4.0, 8.0, 12.0]]
-    >>> DeclaredRange([0, 100], [1, 500], names=["ratio", "platelets"]).thresholds(1).tolist()
+    >>> declared_range([0, 100], [1, 500], names=["ratio", "platelets"]).thresholds(1).tolist()
     [[0.5, 300.0]]
     """
-
-    low: ArrayLike
-    high: ArrayLike
-    feature_dim: int = 0
-    names: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        low, high = (np.asarray(end, np.float64) for end in (self.low, self.high))
-        dims = {end.size for end in (low, high) if end.ndim}
-        dims |= {self.feature_dim} if self.feature_dim or not dims else set()
-        if len(dims) > 1 or min(dims) < 1 or max(low.ndim, high.ndim) > 1:
-            raise InvalidInput(
-                f"feature_dim is {self.feature_dim}, low has shape {low.shape}, high {high.shape}; "
-                "expected feature_dim at least 1, and one range or as many as there are features"
-            )
-        (dim,) = dims
-        if dim > MAX_EXPERTS:
-            raise InvalidInput(f"{dim} features; expected at most {MAX_EXPERTS}")
-        low, high = np.broadcast_to(low, dim), np.broadcast_to(high, dim)
-        wrong = ~(np.isfinite(low) & np.isfinite(high) & (low < high))
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            raise InvalidInput(
-                f"range [{low[first]:g}, {high[first]:g}]; expected finite low < high"
-            )
-        for name, value in (("low", low), ("high", high), ("feature_dim", dim)):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "names", as_names(self.names, dim))
-        if self.names:
-            object.__setattr__(self, "ranges", (low, high))
-
-    def thresholds(self, count: int) -> Vector:
-        low, high = np.asarray(self.low), np.asarray(self.high)
-        return low + (high - low) * _probabilities(count)[:, None]
-
-    def moments(self) -> tuple[Vector, Vector]:
-        low, high = np.asarray(self.low), np.asarray(self.high)
-        # Mean and deviation of the uniform distribution on the range.
-        return (low + high) / 2, (high - low) / np.sqrt(12)
+    low, high = as_ends(low, high, feature_dim)
+    names = as_names(names, len(low))
+    return _spread_evenly(low, high, names=names, ranges=(low, high) if names else None)
 
 
-@dataclass(frozen=True, repr=False)
-class DeclaredMoments(Calibration):
+def declared_moments(mean: ArrayLike, deviation: ArrayLike) -> Calibration:
     """Gaussian quantiles of a declared mean and deviation per feature.
 
-    >>> DeclaredMoments([5.0, 100.0], [2.0, 15.0]).thresholds(1).tolist()
+    >>> declared_moments([5.0, 100.0], [2.0, 15.0]).thresholds(1).tolist()
     [[5.0, 100.0]]
     """
+    mean, deviation = as_moments(mean, deviation)
 
-    mean: Vector
-    deviation: Vector
-
-    def __post_init__(self) -> None:
-        mean = np.atleast_1d(np.asarray(self.mean, np.float64))
-        deviation = np.atleast_1d(np.asarray(self.deviation, np.float64))
-        if mean.ndim != 1 or not mean.size or deviation.shape not in {(1,), mean.shape}:
-            raise InvalidInput(
-                f"mean has shape {mean.shape} and deviation {deviation.shape}; expected one "
-                "number per feature, or one deviation for all"
-            )
-        deviation = np.broadcast_to(deviation, mean.shape)
-        if not (np.isfinite(mean).all() and np.isfinite(deviation).all()) or (deviation < 0).any():
-            raise InvalidInput("moments must be finite, and deviations not negative")
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "deviation", deviation)
-        object.__setattr__(self, "feature_dim", len(mean))
-
-    def __repr__(self) -> str:
-        return f"<DeclaredMoments: {self.feature_dim:,} features>"
-
-    def thresholds(self, count: int) -> Vector:
-        # SciPy takes a third of a command's start-up time, and only this method needs it.
+    def thresholds(count: int) -> Vector:
+        # SciPy takes a third of a command's start-up time, and only this function needs it.
         from scipy.special import ndtri
 
-        result: Vector = self.mean + self.deviation * ndtri(_probabilities(count))[:, None]
+        result: Vector = mean + deviation * ndtri(_probabilities(count))[:, None]
         return result
 
-    def moments(self) -> tuple[Vector, Vector]:
-        return self.mean, replace_zeros(self.deviation)
+    return Calibration(thresholds, mean, replace_zeros(deviation))
 
 
-class PublicSample(Calibration):
+def public_sample(features: ArrayLike, *, names: Sequence[str] = ()) -> Calibration:
     """Quantiles and moments of features that everyone may see; missing values are left out.
 
     ``names`` are the names of the features, by default those of a frame's columns.
 
-    >>> PublicSample([[1.0], [2.0], [9.0]]).thresholds(1).tolist()
+    >>> public_sample([[1.0], [2.0], [9.0]]).thresholds(1).tolist()
     [[2.0]]
     """
+    names = names or frame_names(features)
+    given = as_features(arrange_frame(features, names), gaps=True)
+    names = as_names(names, given.shape[1])
+    if not given.size:
+        raise InvalidInput("the public sample is empty; expected at least one sample")
+    # A feature whose values are all missing counts as a constant.
+    sample = np.where(np.isnan(given).all(axis=0), 0.0, given.astype(np.float64))
+    has_gaps = bool(np.isnan(sample).any())
 
-    def __init__(self, features: ArrayLike, *, names: Sequence[str] = ()) -> None:
-        names = names or frame_names(features)
-        sample = as_features(arrange_frame(features, names), gaps=True)
-        self.feature_dim = sample.shape[1]
-        self.names = as_names(names, self.feature_dim)
-        if not sample.size:
-            raise InvalidInput("the public sample is empty; expected at least one sample")
-        # A feature whose values are all missing counts as a constant.
-        self._sample = np.where(np.isnan(sample).all(axis=0), 0.0, sample.astype(np.float64))
-        self._gaps = bool(np.isnan(self._sample).any())
+    def thresholds(count: int) -> Vector:
+        quantile = np.nanquantile if has_gaps else np.quantile
+        return quantile(sample, _probabilities(count), axis=0)
 
-    def __repr__(self) -> str:
-        return f"<PublicSample: {len(self._sample):,} samples, {self.feature_dim:,} features>"
+    # Moments that are not finite matter only to an encoder that takes them, and it refuses them.
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = (np.nanmean if has_gaps else np.mean)(sample, axis=0)
+        deviation = (np.nanstd if has_gaps else np.std)(sample, axis=0)
+    # Rounding of the mean would give a constant feature a deviation of 1e-17.
+    varies = np.nanmax(sample, axis=0) > np.nanmin(sample, axis=0)
+    return Calibration(thresholds, mean, replace_zeros(np.where(varies, deviation, 0.0)), names)
 
-    def thresholds(self, count: int) -> Vector:
-        quantile = np.nanquantile if self._gaps else np.quantile
-        return quantile(self._sample, _probabilities(count), axis=0)
 
-    def moments(self) -> tuple[Vector, Vector]:
-        mean, std = (np.nanmean, np.nanstd) if self._gaps else (np.mean, np.std)
-        # Rounding of the mean would give a constant feature a deviation of 1e-17.
-        varies = np.nanmax(self._sample, axis=0) > np.nanmin(self._sample, axis=0)
-        deviation = np.where(varies, std(self._sample, axis=0), 0.0)
-        return mean(self._sample, axis=0), replace_zeros(deviation)
+def of_schema(schema: Schema) -> Calibration:
+    """The ranges of a schema's numbers; its names, ranges and classes of all columns.
+
+    Only an encoder of kind ``table`` takes categories.
+
+    >>> from safle import Column
+    >>> of_schema(Schema((Column("age", 0, 80), Column("sex", levels=("f", "m"))))).mean.tolist()
+    [40.0]
+    """
+    low, high = schema.ranges
+    numbers = [not column.is_category for column in schema.columns]
+    return _spread_evenly(
+        low[numbers],
+        high[numbers],
+        names=schema.names,
+        ranges=schema.ranges,
+        classes=schema.classes,
+        schema=schema,
+    )
+
+
+def require_numbers(schema: Schema | None) -> None:
+    """`SettingsError` if a column of the schema is a category."""
+    columns = () if schema is None else schema.columns
+    if categories := [column.name for column in columns if column.is_category]:
+        raise SettingsError(
+            f"{', '.join(categories)} have levels; expected numbers alone: only an encoder of "
+            "kind table takes categories"
+        )
+
+
+def as_ends(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
+    """Both ends of the range of each feature, float64, (feature_dim,); see `declared_range`."""
+    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    dims = {end.size for end in (low, high) if end.ndim}
+    dims |= {feature_dim} if feature_dim or not dims else set()
+    if len(dims) > 1 or min(dims) < 1 or max(low.ndim, high.ndim) > 1:
+        raise InvalidInput(
+            f"feature_dim is {feature_dim}, low has shape {low.shape}, high {high.shape}; "
+            "expected feature_dim at least 1, and one range or as many as there are features"
+        )
+    (dim,) = dims
+    if dim > MAX_EXPERTS:
+        raise InvalidInput(f"{dim} features; expected at most {MAX_EXPERTS}")
+    low, high = np.broadcast_to(low, dim), np.broadcast_to(high, dim)
+    wrong = ~(np.isfinite(low) & np.isfinite(high) & (low < high))
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise InvalidInput(f"range [{low[first]:g}, {high[first]:g}]; expected finite low < high")
+    return low, high
+
+
+def as_moments(mean: ArrayLike, deviation: ArrayLike) -> tuple[Vector, Vector]:
+    """Mean and deviation of each feature, float64, (feature_dim,); a deviation may be 0."""
+    mean = np.atleast_1d(np.asarray(mean, np.float64))
+    deviation = np.atleast_1d(np.asarray(deviation, np.float64))
+    if mean.ndim != 1 or not mean.size or deviation.shape not in {(1,), mean.shape}:
+        raise InvalidInput(
+            f"mean has shape {mean.shape} and deviation {deviation.shape}; expected one "
+            "number per feature, or one deviation for all"
+        )
+    deviation = np.broadcast_to(deviation, mean.shape)
+    if not (np.isfinite(mean).all() and np.isfinite(deviation).all()) or (deviation < 0).any():
+        raise InvalidInput("moments must be finite, and deviations not negative")
+    return mean, deviation
+
+
+def replace_zeros(deviation: Vector) -> Vector:
+    """The deviations, with 1 for 0: dividing a constant feature by it stays finite."""
+    return np.where(deviation > 0, deviation, 1.0)
+
+
+def _probabilities(count: int) -> Vector:
+    return np.arange(1, count + 1) / (count + 1)
+
+
+def _spread_evenly(low: Vector, high: Vector, **declared: Any) -> Calibration:
+    """The uniform distribution on [low, high] of each feature."""
+
+    def thresholds(count: int) -> Vector:
+        return low + (high - low) * _probabilities(count)[:, None]
+
+    # Moments that are not finite matter only to an encoder that takes them, and it refuses them.
+    with np.errstate(over="ignore"):
+        return Calibration(thresholds, (low + high) / 2, (high - low) / np.sqrt(12), **declared)

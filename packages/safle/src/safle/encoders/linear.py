@@ -107,8 +107,8 @@ class LinearEncoder(Encoder):
         It clips samples to half the squared length that independent features would have: nearly
         all samples then have one length, and the noise need not hide a longer one.
 
-        >>> from safle import DeclaredRange
-        >>> LinearEncoder.publishable(DeclaredRange(0, 1, feature_dim=512)).settings.norm_clip
+        >>> from safle import declared_range
+        >>> LinearEncoder.publishable(declared_range(0, 1, feature_dim=512)).settings.norm_clip
         16
         """
         clip = max(1, math.isqrt(calibration.feature_dim // 2))
@@ -177,7 +177,7 @@ def transformed_moments(calibration: Calibration, name: str) -> tuple[Vector, Ve
     Every calibration knows quantiles, and a monotone transform maps quantiles to quantiles.
     """
     if name == "none":
-        return calibration.moments()
+        return calibration.mean, calibration.deviation
     points = NumpyOperations().root(calibration.thresholds(QUANTILES))
     deviation = points.std(axis=0)
     # Rounding of the mean would give a constant feature a deviation of 1e-17.

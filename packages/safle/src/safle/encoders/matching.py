@@ -26,8 +26,8 @@ def open_matching(
     Examples
     --------
     >>> import polars
-    >>> from safle import DeclaredRange, make_encoder
-    >>> encoder = make_encoder(DeclaredRange([0, 0], [9, 9], names=["age", "dose"]), "linear")
+    >>> from safle import declared_range, make_encoder
+    >>> encoder = make_encoder(declared_range([0, 0], [9, 9], names=["age", "dose"]), "linear")
     >>> frame = polars.DataFrame({"dose": [2.0], "age": [7.0]})
     >>> open_matching(encoder, frame, labelled=False).features.tolist()
     [[7.0, 2.0]]

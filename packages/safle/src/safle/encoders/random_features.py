@@ -225,8 +225,8 @@ class RandomFeatureEncoder(LinearEncoder):
 
     Examples
     --------
-    >>> from safle import DeclaredRange, make_encoder
-    >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=16), units=32)
+    >>> from safle import declared_range, make_encoder
+    >>> encoder = make_encoder(declared_range(0, 1, feature_dim=16), units=32)
     >>> encoder.kind, encoder.encode([[0.5] * 16]).dense.shape
     ('random-features', (1, 49))
     """

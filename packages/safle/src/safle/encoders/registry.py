@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from safle.basics.settings import describe
-from safle.basics.texts import refuse_type
+from safle.basics.texts import require_type
+from safle.encoders.calibration import Calibration
 from safle.errors import SettingsError
 
 if TYPE_CHECKING:
     from safle.encoders.base import Encoder
-    from safle.encoders.calibration import Calibration
 
 DEFAULT_KIND = "random-features"
 """The kind with the most accurate models of one round: see docs/heads.md."""
@@ -106,13 +106,13 @@ def make_encoder(
 
     Examples
     --------
-    >>> from safle import DeclaredRange, make_encoder
-    >>> make_encoder(DeclaredRange(0, 16, feature_dim=64)).layout.dim
+    >>> from safle import declared_range, make_encoder
+    >>> make_encoder(declared_range(0, 16, feature_dim=64)).layout.dim
     1089
-    >>> make_encoder(DeclaredRange(0, 16, feature_dim=64), "linear").layout.dim
+    >>> make_encoder(declared_range(0, 16, feature_dim=64), "linear").layout.dim
     65
     """
     chosen = kind_named(kind)
-    if not hasattr(calibration, "moments"):
-        refuse_type("calibration", calibration, "a calibration, such as PublicSample(features)")
+    advice = "public_sample(features), declared_range and of_schema make one"
+    require_type("calibration", calibration, Calibration, advice=advice)
     return chosen.calibrated(calibration, class_count=class_count, **settings)

@@ -71,9 +71,9 @@ class TableSettings(Settings, frozen=True):
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
         inputs = calibration.feature_dim
-        if isinstance(calibration, Schema):
+        if calibration.schema is not None:
             # A category has an input for each of its levels.
-            inputs = sum(len(column.levels) or 1 for column in calibration.columns)
+            inputs = sum(len(column.levels) or 1 for column in calibration.schema.columns)
         units, terms = min(UNITS_PER_INPUT * inputs, MOST_UNITS), min(TERMS, inputs)
         return msgspec.structs.replace(self, units=self.units or units, terms=self.terms or terms)
 
@@ -90,10 +90,9 @@ class TableEncoder(Encoder):
 
     Examples
     --------
-    >>> from safle import make_encoder
-    >>> from safle.tables.schema import Column, Schema
+    >>> from safle import Column, Schema, make_encoder, of_schema
     >>> schema = Schema((Column("age", 0, 80), Column("sex", levels=("f", "m"))))
-    >>> encoder = make_encoder(schema, "table")
+    >>> encoder = make_encoder(of_schema(schema), "table")
     >>> encoder.encode([[55, 1], [float("nan"), 2], [20, float("nan")]]).symbols.tolist()
     [[1, 2], [0, 3], [1, 0]]
     """
@@ -130,12 +129,8 @@ class TableEncoder(Encoder):
 
     @classmethod
     def measure(cls, calibration: Calibration, settings: TableSettings) -> dict[str, Any]:
-        schema = calibration if isinstance(calibration, Schema) else None
-        numbers = calibration if schema is None else schema.numbers
-        mean = deviation = np.empty(0)
-        if numbers is not None:
-            mean, deviation = transformed_moments(numbers, str(settings.transform))
-        return {"mean": mean, "deviation": deviation, "schema": schema}
+        mean, deviation = transformed_moments(calibration, str(settings.transform))
+        return {"mean": mean, "deviation": deviation, "schema": calibration.schema}
 
     @cached_property
     def _level_counts(self) -> NDArray[np.int64]:

@@ -78,7 +78,7 @@ class Evaluation:
     Examples
     --------
     >>> import safle
-    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> encoder = safle.LinearEncoder.calibrated(safle.declared_range(0, 1, feature_dim=1))
     >>> features, labels = [[0.1], [0.2], [0.8], [0.9]], ["low", "low", "high", "high"]
     >>> model = safle.Model.of(encoder, safle.solve(safle.count(encoder, features, labels)))
     >>> site = safle.evaluate(model, features, labels)

@@ -104,7 +104,7 @@ def fit_temperature(model: Model, counts: Evaluation) -> Model:
     Examples
     --------
     >>> import numpy as np, safle
-    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=1))
+    >>> encoder = safle.LinearEncoder.calibrated(safle.declared_range(0, 1, feature_dim=1))
     >>> features, labels = [[0.1], [0.3], [0.6], [0.9]] * 9, ["low", "low", "high", "high"] * 9
     >>> model = safle.Model.of(encoder, safle.solve(safle.count(encoder, features, labels)))
     >>> unsure = safle.evaluate(model, [[0.2], [0.2], [0.2], [0.8]], ["low", "low", "high", "high"])

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from safle.basics.settings import describe
 from safle.basics.texts import require_type
 from safle.encoders import Encoder, make_encoder
-from safle.encoders.calibration import PublicSample
+from safle.encoders.calibration import of_schema, public_sample
 from safle.encoders.registry import DEFAULT_KIND, kind_named, setting_names
 from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.model import Model
@@ -288,10 +288,10 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if "by_class" in declared and self.head == "quadratic":
             settings.setdefault("by_class", True)
         if batch.schema is not None:
-            return make_encoder(batch.schema, kind, class_count=classes, **settings)
+            return make_encoder(of_schema(batch.schema), kind, class_count=classes, **settings)
         names: list[str] = [*getattr(self, "feature_names_in_", ())]
         unique_names = names if len({*names}) == len(names) else ()
-        sample = PublicSample(batch.features, names=unique_names)
+        sample = public_sample(batch.features, names=unique_names)
         return make_encoder(sample, kind, class_count=classes, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -61,7 +61,7 @@ class Model:
     Examples
     --------
     >>> import numpy as np, safle
-    >>> encoder = safle.LinearEncoder.calibrated(safle.DeclaredRange(0, 1, feature_dim=2))
+    >>> encoder = safle.LinearEncoder.calibrated(safle.declared_range(0, 1, feature_dim=2))
     >>> features = np.array([[0.1, 0.2], [0.9, 0.7], [0.2, 0.1], [0.8, 0.9]])
     >>> total = safle.count(encoder, features, ["low", "high", "low", "high"])
     >>> model = safle.Model.of(encoder, safle.solve(total))

@@ -40,8 +40,8 @@ def write_card(
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, Model, count, solve
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> from safle import LinearEncoder, Model, count, declared_range, solve
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> total = count(encoder, [[0.1], [0.2], [0.8], [0.9]], ["low"] * 2 + ["high"] * 2)
     >>> model = Model.of(encoder, solve(total))
     >>> card = write_card(model, mode="masked", figures={"accuracy": "98 %"})

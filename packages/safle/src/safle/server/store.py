@@ -62,9 +62,9 @@ class Store:
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle import LinearEncoder, count, declared_range
     >>> from safle.wire import encode
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> sent = encode(count(encoder, [[0.2], [0.7]], ["ill", "well"]))
     >>> with TemporaryDirectory() as folder, Store.create(f"{folder}/store", encoder) as store:
     ...     store.add("hospital-a", sent).samples

@@ -93,8 +93,8 @@ def sum_files(
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import DeclaredRange, LinearEncoder, count, write
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> from safle import LinearEncoder, count, declared_range, write
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> with TemporaryDirectory() as folder:
     ...     write(f"{folder}/a.stats", count(encoder, [[0.2]], ["ill"]))
     ...     write(f"{folder}/b.stats", count(encoder, [[0.7]], ["well"]))
@@ -133,9 +133,9 @@ def read_total(
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle import LinearEncoder, count, declared_range
     >>> from safle.wire import write
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> with TemporaryDirectory() as folder:
     ...     write(f"{folder}/total.stats", count(encoder, [[0.2]], ["ill"]))
     ...     read_total(f"{folder}/total.stats", encoder.space).sample_count

@@ -74,9 +74,9 @@ def count_table(
     Examples
     --------
     >>> import numpy as np
-    >>> from safle import DeclaredRange, LinearEncoder
+    >>> from safle import LinearEncoder, declared_range
     >>> from safle.tables import Table
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> table = Table(np.array([[0.1], [0.1], [0.9]]), np.array(["ill", "ill", "well"]))
     >>> total, rows, _ = count_table(encoder, table, where="ward.csv")
     >>> total.sample_count, rows.sample_count

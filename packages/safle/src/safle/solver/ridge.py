@@ -62,8 +62,8 @@ class RidgeCurve:
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count, solve
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> from safle import LinearEncoder, count, declared_range, solve
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> total = count(encoder, [[0.0], [0.1], [0.9], [1.0]], ["low", "low", "high", "high"])
     >>> curve = solve(total).curve
     >>> curve.criterion, curve.ridges.shape == curve.scores.shape

@@ -76,8 +76,8 @@ class Solution:
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count, solve
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> from safle import LinearEncoder, count, declared_range, solve
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> solution = solve(count(encoder, [[0.1], [0.2], [0.8], [0.9]], ["low"] * 2 + ["high"] * 2))
     >>> solution.class_names, solution.weights.shape
     (('high', 'low'), (2, 2))
@@ -140,8 +140,8 @@ def digest_of_sum(statistics: Sums) -> str:
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> from safle import LinearEncoder, count, declared_range
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> one, other = count(encoder, [[0.1]], ["low"]), count(encoder, [[0.9]], ["high"])
     >>> digest_of_sum(one + other) == digest_of_sum(other + one) != digest_of_sum(one)
     True

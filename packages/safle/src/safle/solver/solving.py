@@ -79,8 +79,8 @@ def solve(
     --------
     Equivalent to ``scipy.linalg.solve(C + ridge * I, M, assume_a="pos")`` in exact arithmetic:
 
-    >>> from safle import DeclaredRange, count, make_encoder
-    >>> encoder = make_encoder(DeclaredRange(0, 1, feature_dim=1), kind="linear")
+    >>> from safle import count, declared_range, make_encoder
+    >>> encoder = make_encoder(declared_range(0, 1, feature_dim=1), kind="linear")
     >>> total = count(encoder, [[0.0], [0.1], [0.9], [1.0]], ["low", "low", "high", "high"])
     >>> solution = solve(total, ridge=1.0)
     >>> solution.class_names, solution.head

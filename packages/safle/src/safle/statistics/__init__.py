@@ -2,9 +2,9 @@
 
 Examples
 --------
->>> from safle import DeclaredRange, LinearEncoder, count
+>>> from safle import LinearEncoder, count, declared_range
 >>> from safle.statistics import FreeSums, restore_all, spread_all, take_all
->>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+>>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
 >>> total = count(encoder, [[0.2], [0.7]], ["ill", "well"])
 >>> vector = take_all(total, ["ill", "well"])
 >>> len(vector) == FreeSums(encoder.layout, class_count=2).size == len(

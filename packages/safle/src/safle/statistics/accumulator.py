@@ -50,8 +50,8 @@ class Accumulator:
 
     Examples
     --------
-    >>> from safle import Accumulator, DeclaredRange, LinearEncoder
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> from safle import Accumulator, LinearEncoder, declared_range
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=2))
     >>> total = Accumulator(encoder)
     >>> total.add_samples([[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
     >>> total.add(total.snapshot())
@@ -314,8 +314,8 @@ def count(
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> from safle import LinearEncoder, count, declared_range
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=2))
     >>> count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"]).class_names
     ('ill', 'well')
     """
@@ -330,8 +330,8 @@ def sum_statistics(contributions: Iterable[Statistics]) -> Statistics:
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count, sum_statistics
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> from safle import LinearEncoder, count, declared_range, sum_statistics
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> sum_statistics(count(encoder, [[x]], [0]) for x in (0.1, 0.5, 0.9)).sample_count
     3
     """

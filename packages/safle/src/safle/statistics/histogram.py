@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle._native import Kernel
 from safle.basics.texts import name_some, require_type
-from safle.encoders.calibration import Calibration, DeclaredRange, Vector, replace_zeros
+from safle.encoders.calibration import Calibration, Vector, as_ends, replace_zeros
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError
 from safle.statistics.exposure import Exposure, expose_cells
-from safle.tables.checks import ClassName, as_features
+from safle.tables.checks import ClassName, as_features, as_names
 from safle.tables.sources import arrange_frame, frame_names
 
 MAX_BINS = 1 << 16
@@ -36,7 +36,7 @@ _add_to_bins = Kernel(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Grid(DeclaredRange):
+class Grid:
     """``bins`` equal bins over [low, high) of each feature, the same for every client.
 
     Examples
@@ -47,17 +47,24 @@ class Grid(DeclaredRange):
     [[0.0, 0.5, 1.0], [100.0, 300.0, 500.0]]
     """
 
+    low: ArrayLike
+    high: ArrayLike
+    feature_dim: int = 0
+    names: Sequence[str] = ()
     bins: int = 256
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        low, high = as_ends(self.low, self.high, self.feature_dim)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        object.__setattr__(self, "feature_dim", len(low))
+        object.__setattr__(self, "names", as_names(self.names, len(low)))
         allowed = hasattr(self.bins, "__index__") and 1 <= self.bins <= MAX_BINS
         if not allowed or self.bins * self.feature_dim > MAX_CELLS:
             raise InvalidInput(
                 f"grid of {self.bins} bins of {self.feature_dim} features; expected an integer, "
                 f"1..{MAX_BINS}, and at most {MAX_CELLS} bins in all"
             )
-        low, high = np.asarray(self.low), np.asarray(self.high)
         unfit = _unfit(low, high, self.bins)
         if unfit.any():
             feature = int(np.argmax(unfit))
@@ -131,8 +138,8 @@ def _from_hexadecimal(ends: Any) -> ArrayLike:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Histogram(Calibration):
-    """A `Calibration` from counts.
+class Histogram:
+    """How many samples have each feature in each bin of a grid.
 
     Attributes
     ----------
@@ -163,8 +170,6 @@ class Histogram(Calibration):
             raise InvalidInput(
                 "the features of a histogram have different numbers of samples; count again"
             )
-        object.__setattr__(self, "feature_dim", self.grid.feature_dim)
-        object.__setattr__(self, "names", self.grid.names)
         counts.setflags(write=False)
 
     @staticmethod
@@ -180,6 +185,14 @@ class Histogram(Calibration):
             # Bin 1 + floor((value - low) * rate); 0 below the grid, bins + 1 from its end on.
             _add_to_bins(as_features(arranged, grid.feature_dim), low, rate, grid.bins, counts)
         return Histogram(grid, counts)
+
+    @property
+    def feature_dim(self) -> int:
+        return self.grid.feature_dim
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.grid.names
 
     @property
     def sample_count(self) -> int:
@@ -264,9 +277,15 @@ class Histogram(Calibration):
     def __repr__(self) -> str:
         return f"<Histogram: {self.sample_count:,} samples, {self.grid}>"
 
-    def thresholds(self, count: int) -> Vector:
-        """Quantiles, linear inside a bin; beyond the grid, the grid's border."""
-        self._require_samples()
+    def calibration(self) -> Calibration:
+        """The distribution that was counted, for an encoder."""
+        if not self.sample_count:
+            raise InvalidInput("the summed histogram is empty; thresholds need samples")
+        mean, deviation = self._moments()
+        return Calibration(self._quantiles, mean, replace_zeros(deviation), self.names)
+
+    def _quantiles(self, count: int) -> Vector:
+        """Thresholds, linear inside a bin; beyond the grid, the grid's border."""
         result = np.empty((count, self.feature_dim))
         targets = np.arange(1, count + 1) * self.sample_count
         for feature, (counts, edges) in enumerate(zip(self.counts, self.grid.edges, strict=True)):
@@ -281,16 +300,15 @@ class Histogram(Calibration):
             result[:, feature] = np.where(bins == self.grid.bins + 1, edges[-1], value)
         return np.maximum.accumulate(result, axis=0)
 
-    def moments(self) -> tuple[Vector, Vector]:
+    def _moments(self) -> tuple[Vector, Vector]:
         """Moments of the bin centres; samples beyond the grid count at its border."""
-        self._require_samples()
         edges = self.grid.edges
         inner = (edges[:, 1:] + edges[:, :-1]) / 2
         centres = np.concatenate([edges[:, :1], inner, edges[:, -1:]], axis=1)
         share = self.counts / self.sample_count
         mean = (share * centres).sum(axis=1)
         variance = (share * (centres - mean[:, None]) ** 2).sum(axis=1)
-        return mean, replace_zeros(np.sqrt(variance))
+        return mean, np.sqrt(variance)
 
     def find_coarse(self) -> NDArray[np.int64]:
         """Features, ascending, all of whose samples fall into one or two bins.
@@ -299,7 +317,3 @@ class Histogram(Calibration):
         """
         filled: NDArray[np.int64] = np.count_nonzero(self.counts, axis=1)
         return np.flatnonzero((filled > 0) & (filled <= 2))
-
-    def _require_samples(self) -> None:
-        if not self.sample_count:
-            raise InvalidInput("the summed histogram is empty; thresholds need samples")

@@ -119,9 +119,9 @@ class Sums(Margins):
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
+    >>> from safle import LinearEncoder, count, declared_range
     >>> encoder = LinearEncoder.calibrated(
-    ...     DeclaredRange(-1, 1, feature_dim=1), fraction_bits=0, by_class=True
+    ...     declared_range(-1, 1, feature_dim=1), fraction_bits=0, by_class=True
     ... )
     >>> ill, _ = count(encoder, [[1.0], [-1.0], [0.0]], ["ill", "ill", "well"]).by_class
     >>> ill.gram_square().tolist()
@@ -196,8 +196,8 @@ class Statistics(Sums):
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> from safle import LinearEncoder, count, declared_range
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=2))
     >>> a = count(encoder, [[0.1, 0.9], [0.2, 0.4]], ["ill", "well"])
     >>> b = count(encoder, [[0.7, 0.3]], ["ill"])
     >>> (a + b).sample_count, a + b - b == a

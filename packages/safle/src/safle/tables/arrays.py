@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from safle.basics import atomic
-from safle.encoders.calibration import DeclaredMoments
+from safle.encoders.calibration import Calibration, as_moments, declared_moments
 from safle.errors import InvalidInput, SettingsError, TableError
 from safle.tables.checks import as_labels, as_source
 from safle.tables.table import Table, existing_file, find_arrays
@@ -217,12 +217,12 @@ def write_moments(
     >>> moments.mean.tolist(), source
     ([5.0, 100.0], 'a network')
     """
-    checked = DeclaredMoments(np.asarray(mean), np.asarray(deviation))
-    arrays = {"mean": checked.mean, "deviation": np.ascontiguousarray(checked.deviation)}
+    mean, deviation = as_moments(mean, deviation)
+    arrays = {"mean": mean, "deviation": np.ascontiguousarray(deviation)}
     atomic.write_bytes(Path(path), save(arrays, metadata={"source": as_source(source)}))
 
 
-def read_moments(path: str | os.PathLike[str]) -> tuple[DeclaredMoments, str]:
+def read_moments(path: str | os.PathLike[str]) -> tuple[Calibration, str]:
     """The moments in a file, and the source of their features: empty if unknown.
 
     Examples
@@ -236,7 +236,7 @@ def read_moments(path: str | os.PathLike[str]) -> tuple[DeclaredMoments, str]:
         with safe_open(file, framework="numpy") as tensors:
             mean, deviation = tensors.get_tensor("mean"), tensors.get_tensor("deviation")
             source = as_source((tensors.metadata() or {}).get("source", ""))
-        return DeclaredMoments(mean, deviation), source
+        return declared_moments(mean, deviation), source
     # safetensors raises a TypeError for types that NumPy lacks.
     except (SafetensorError, TypeError, InvalidInput, SettingsError) as error:
         raise TableError(f"{file}: not a file of moments ({error}); make it again") from None

@@ -2,8 +2,8 @@
 
 A column is a number, with the range in which its values usually lie, or a category, with the
 levels that have a symbol of their own. A level's feature value is its place among the levels;
-any other text is one place further, and a missing value is NaN. A schema is a
-calibration: a TOML file first, then a part of the encoder that is made with it.
+any other text is one place further, and a missing value is NaN. A schema is a TOML file first,
+then a part of the encoder that is made with it (`safle.encoders.calibration.of_schema`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from safle.basics import atomic
 from safle.basics.places import as_toml, naming, read_toml
 from safle.basics.settings import as_settings
 from safle.basics.texts import printable
-from safle.encoders.calibration import Calibration, DeclaredRange, Vector
 from safle.encoders.codes import MAX_TABLE_SIZE
 from safle.errors import SettingsError
 from safle.tables.cells import MISSING
@@ -104,8 +104,8 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Schema(Calibration):
-    """Columns, in the order of their names; a `Calibration` for encoders of kind ``table``.
+class Schema:
+    """Columns, in the order of their names.
 
     Attributes
     ----------
@@ -121,9 +121,9 @@ class Schema(Calibration):
 
     Examples
     --------
-    >>> from safle import make_encoder
+    >>> from safle import make_encoder, of_schema
     >>> schema = Schema((Column("age", 0, 100), Column("sex", levels=("f", "m"))))
-    >>> make_encoder(schema, "table").layout.table_sizes.tolist()
+    >>> make_encoder(of_schema(schema), "table").layout.table_sizes.tolist()
     [2, 4]
     """
 
@@ -143,10 +143,7 @@ class Schema(Calibration):
         # The features have one order, whatever the order in the file.
         columns = sorted(self.columns, key=lambda column: str(column.name))
         object.__setattr__(self, "columns", tuple(columns))
-        names = as_names([column.name for column in columns], len(columns))
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "feature_dim", len(columns))
-        object.__setattr__(self, "ranges", _ranges(columns))
+        as_names([*self.names], len(columns))
         check_texts(self.missing, what="missing")
         check_texts([self.label_column], what="label_column")
         for name in ("ignore", "sparse"):
@@ -159,27 +156,24 @@ class Schema(Calibration):
                 f"column {both[0]!r} is a feature, and ignored or the label; expected one of them"
             )
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the features, in order."""
+        return tuple(column.name for column in self.columns)
+
     @property
-    def numbers(self) -> Schema | None:
-        """The schema of the columns that are numbers, if there are any."""
-        columns = tuple(column for column in self.columns if not column.is_category)
-        return Schema(columns) if columns else None
+    def feature_dim(self) -> int:
+        return len(self.columns)
 
-    def declared_range(self) -> DeclaredRange:
-        """The range of each column, for encoders and grids of numbers alone."""
-        if categories := [column.name for column in self.columns if column.is_category]:
-            raise SettingsError(
-                f"{', '.join(categories)} have levels; expected numbers alone: only an encoder of "
-                "kind table takes categories"
-            )
-        low, high = _ranges(self.columns)
-        return DeclaredRange(low, high, names=self.names)
-
-    def thresholds(self, count: int) -> Vector:
-        return self.declared_range().thresholds(count)
-
-    def moments(self) -> tuple[Vector, Vector]:
-        return self.declared_range().moments()
+    @cached_property
+    def ranges(self) -> Ranges:
+        """The lowest and highest expected feature values, float64, (columns,) each."""
+        # A level's value is its place; all unnamed levels have the place after the last.
+        ends = [
+            (0, len(c.levels) - 1 + c.others) if c.levels else (c.low, c.high) for c in self.columns
+        ]
+        low, high = np.array(ends, np.float64).T
+        return low, high
 
     def to_json(self) -> dict[str, Any]:
         """The schema as plain values, without fields that have their defaults."""
@@ -225,14 +219,6 @@ class Schema(Calibration):
         content = read_toml(path, "a schema")
         with naming(path):
             return Schema.from_json(content)
-
-
-def _ranges(columns: Sequence[Column]) -> Ranges:
-    """The lowest and highest expected feature values, float64, (columns,) each."""
-    # A level's value is its place; all unnamed levels have the place after the last.
-    ends = [(0, len(c.levels) - 1 + c.others) if c.levels else (c.low, c.high) for c in columns]
-    low, high = np.array(ends, np.float64).T
-    return low, high
 
 
 def _changed_fields(value: Column | Schema) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Examples
 --------
 A format of another house says which fields and arrays a file has, and how they are checked:
 
->>> from safle import DeclaredRange, LinearEncoder, count
+>>> from safle import LinearEncoder, count, declared_range
 >>> from safle.wire import *
 >>> def describe(sums):
 ...     return space_fields(sums), {"counts": sums.class_counts}
@@ -17,7 +17,7 @@ A format of another house says which fields and arrays a file has, and how they 
 ...     opened.finish()
 ...     return counts.tolist()
 >>> counts_alone = FileFormat(container.NOISY, describe, restore)
->>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+>>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
 >>> data = counts_alone.encode(count(encoder, [[0.2], [0.7]], ["ill", "well"]))
 >>> counts_alone.open(data)[0]
 [1, 1]

@@ -146,8 +146,8 @@ def decode(
 
     Examples
     --------
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=2))
+    >>> from safle import LinearEncoder, count, declared_range
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=2))
     >>> data = encode(count(encoder, [[0.1, 0.9]], ["ill"]))
     >>> decode(data, space=encoder.space).class_names
     ('ill',)
@@ -176,8 +176,8 @@ def read(
     Examples
     --------
     >>> import tempfile
-    >>> from safle import DeclaredRange, LinearEncoder, count
-    >>> encoder = LinearEncoder.calibrated(DeclaredRange(0, 1, feature_dim=1))
+    >>> from safle import LinearEncoder, count, declared_range
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> sent = count(encoder, [[0.2], [0.7]], ["ill", "well"])
     >>> with tempfile.NamedTemporaryFile(suffix=".stats") as file:
     ...     write(file.name, sent)
