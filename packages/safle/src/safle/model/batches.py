@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,17 +26,13 @@ AUTO = "auto"
 _FLOATS = (np.float64, np.float32)
 
 
-class Batch(NamedTuple):
-    """Checked samples to count."""
+def check_batch(
+    estimator: SafleClassifier, X: ArrayLike, y: ArrayLike, *, reset: bool
+) -> tuple[NDArray[Any], NDArray[Any], Schema | None]:
+    """Check samples: their features, labels, and the schema of the frame that they come from.
 
-    features: NDArray[Any]
-    labels: NDArray[Any]
-    schema: Schema | None
-    """The schema of the frame that the features come from, if it has one."""
-
-
-def check_batch(estimator: SafleClassifier, X: ArrayLike, y: ArrayLike, *, reset: bool) -> Batch:
-    """Check samples; ``reset`` says that this is the first call."""
+    ``reset`` says that this is the first call.
+    """
     schema = _find_schema(estimator, X) if reset else estimator.encoder_.schema
     gaps = allows_gaps(estimator.encoder if reset else estimator.encoder_)
     if schema is None or not frame_names(X):
@@ -48,7 +44,7 @@ def check_batch(estimator: SafleClassifier, X: ArrayLike, y: ArrayLike, *, reset
         estimator.feature_names_in_ = np.array(schema.names, object)
     check_classification_targets(labels)
     as_labels(labels, len(labels))
-    return Batch(features, labels, schema)
+    return features, labels, schema
 
 
 def check_features(estimator: SafleClassifier, X: Any) -> Any:

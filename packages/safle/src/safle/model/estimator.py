@@ -26,7 +26,6 @@ from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.model import Model
 from safle.model.batches import (
     AUTO,
-    Batch,
     allows_gaps,
     check_batch,
     check_features,
@@ -153,8 +152,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         X : finite numbers, (samples, feature_dim), or a frame, whose columns may hold text and gaps
         y : labels, (samples,): integers, strings, booleans or integral floats
         """
-        batch = check_batch(self, X, y, reset=True)
-        self._start(batch, None)
+        features, labels, schema = check_batch(self, X, y, reset=True)
+        self._start(features, labels, schema, None)
         return self._solve_now()
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -173,10 +172,10 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
             is never predicted: its score is -inf, its probability 0.
         """
         first = not self.__sklearn_is_fitted__()
-        batch = check_batch(self, X, y, reset=first)
+        features, labels, schema = check_batch(self, X, y, reset=first)
         declared = None if classes is None else np.unique(np.asarray(classes))
         if first:
-            self._start(batch, declared)
+            self._start(features, labels, schema, declared)
             return self
         if declared is not None and not np.array_equal(declared, self.classes_):
             raise InvalidInput(
@@ -186,9 +185,9 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         if "statistics_" in vars(self):
             self._counter = self._new_counter(self.encoder_, self._declared)
             self._counter.add(self.statistics_)
-        self._counter.add_samples(batch.features, batch.labels)
+        self._counter.add_samples(features, labels)
         if self._declared is None:
-            self.classes_ = np.union1d(self.classes_, batch.labels)
+            self.classes_ = np.union1d(self.classes_, labels)
         self._forget()
         return self
 
@@ -247,13 +246,19 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = allows_gaps(self.encoder)
         return tags
 
-    def _start(self, batch: Batch, declared: NDArray[Any] | None) -> None:
+    def _start(
+        self,
+        features: NDArray[Any],
+        labels: NDArray[Any],
+        schema: Schema | None,
+        declared: NDArray[Any] | None,
+    ) -> None:
         """Begin with a batch; earlier counts are forgotten, unless the batch is refused."""
-        known = np.unique(batch.labels) if declared is None else declared
-        encoder = self._make_encoder(batch, len(known))
+        known = np.unique(labels) if declared is None else declared
+        encoder = self._make_encoder(features, schema, len(known))
         names = None if declared is None else class_names(declared)
         counter = self._new_counter(encoder, names)
-        counter.add_samples(batch.features, batch.labels)
+        counter.add_samples(features, labels)
         self.encoder_, self.classes_ = encoder, known
         self._counter, self._declared = counter, names
         self._forget()
@@ -270,7 +275,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         for name in ("statistics_", "solution_", "model_"):
             self.__dict__.pop(name, None)
 
-    def _make_encoder(self, batch: Batch, classes: int) -> Encoder:
+    def _make_encoder(self, features: NDArray[Any], schema: Schema | None, classes: int) -> Encoder:
         settings = {name: value for name, value in self._settings.items() if value is not None}
         if isinstance(self.encoder, Encoder):
             if settings:
@@ -278,20 +283,20 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
                     f"{', '.join(settings)} beside an Encoder, which has its own settings; leave "
                     "them out"
                 )
-            as_features(batch.features[:0], self.encoder.feature_dim)
+            as_features(features[:0], self.encoder.feature_dim)
             return self.encoder
         kind = self.encoder
         if kind == AUTO:
-            mixed = batch.schema is not None or bool(np.isnan(batch.features).any())
+            mixed = schema is not None or bool(np.isnan(features).any())
             kind = "table" if mixed else DEFAULT_KIND
         declared = describe(kind_named(kind).settings_type)
         if "by_class" in declared and self.head == "quadratic":
             settings.setdefault("by_class", True)
-        if batch.schema is not None:
-            return make_encoder(of_schema(batch.schema), kind, class_count=classes, **settings)
+        if schema is not None:
+            return make_encoder(of_schema(schema), kind, class_count=classes, **settings)
         names: list[str] = [*getattr(self, "feature_names_in_", ())]
         unique_names = names if len({*names}) == len(names) else ()
-        sample = public_sample(batch.features, names=unique_names)
+        sample = public_sample(features, names=unique_names)
         return make_encoder(sample, kind, class_count=classes, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
