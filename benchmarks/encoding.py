@@ -21,7 +21,8 @@ from benchmarks.settings import Settings
 from benchmarks.timing import Times, race
 from safle import RandomFeatureEncoder, make_encoder, public_sample
 from safle.encoders.codes import Codes
-from safle.encoders.operations import NumpyOperations, permutation
+from safle.encoders.operations import NumpyOperations
+from safle.encoders.splitmix import permutation
 
 BUCKETS, GROUP_SIZE = 4, 4
 BAR, DEFAULT_BAR = 8.0, 10.0
@@ -94,7 +95,7 @@ def _race_default(dataset: data.Dataset) -> Times:
     features = dataset.train[:DEFAULT_SAMPLES]
     encoder = make_encoder(public_sample(features[: data.PUBLIC_SAMPLES]))
     assert isinstance(encoder, RandomFeatureEncoder)
-    signs = encoder.units.signs()
+    signs = encoder.random.signs()
     return race(
         ("safle", partial(encoder.encode, features)),
         {"dense": partial(dense, features, encoder, signs)},
@@ -107,7 +108,7 @@ def _race_default(dataset: data.Dataset) -> Times:
 def dense(features: Floats, encoder: RandomFeatureEncoder, signs: Floats) -> NDArray[np.int16]:
     """The default encoder's definition, its features as in fixed point."""
     fixed = encoder.fixed_point(NumpyOperations(), features.astype(np.float64))
-    units = encoder.units
+    units = encoder.random
     sums = (fixed.astype(np.float32) @ signs).astype(np.int32)
     codes = (sums + ((1 << units.shift) >> 1)) >> units.shift
     whole = np.full((len(features), encoder.layout.dense_dim), encoder.scale, np.int16)

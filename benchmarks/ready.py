@@ -12,7 +12,7 @@ from safle import Encoder
 from safle.basics.tensors import Arrays
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout, tables_of
-from safle.encoders.operations import Expressed, Operations, T
+from safle.encoders.operations import Operations, T
 
 
 class ReadyCodes(Encoder):
@@ -43,7 +43,7 @@ class ReadyCodes(Encoder):
         del calibration, settings
         raise TypeError("codes made beforehand are given, not calibrated")
 
-    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+    def express(self, ops: Operations[T], features: T) -> tuple[T, None]:
         del ops, features
         raise TypeError("codes made beforehand are not computed")
 

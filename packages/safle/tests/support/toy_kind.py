@@ -13,7 +13,7 @@ import numpy as np
 
 from safle.encoders import Encoder
 from safle.encoders.codes import Block, Layout
-from safle.encoders.operations import Expressed, Operations, T
+from safle.encoders.operations import Operations, T
 from safle.encoders.registry import Settings, annotate
 
 REACH = annotate("Quarters of a deviation that lie around the mean.", minimum=0, maximum=8)
@@ -51,6 +51,6 @@ class ToyEncoder(Encoder):
     def arrays(self) -> dict[str, np.ndarray]:
         return {"borders": self.borders}
 
-    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+    def express(self, ops: Operations[T], features: T) -> tuple[T, T]:
         symbols = ops.levels(features, self.borders)
-        return Expressed(symbols, ops.product(symbols, np.ones((self.feature_dim, 1), np.float32)))
+        return symbols, ops.product(symbols, np.ones((self.feature_dim, 1), np.float32))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from safle import of_schema
 from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, load_encoder, make_encoder
 from safle.encoders.codes import Layout
-from safle.encoders.operations import permutation
+from safle.encoders.splitmix import permutation
 from safle.tables.schema import Column, Schema
 from support.data_sets import VALUES_AND_GAPS, data_sets, encoders, fixed_encoder
 from support.reference import hash_of, phi, symbols_of

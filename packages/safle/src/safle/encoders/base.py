@@ -38,7 +38,7 @@ from safle.basics.tensors import (
 )
 from safle.encoders.calibration import Calibration, require_numbers
 from safle.encoders.codes import Codes, CodeSpace, Layout
-from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
+from safle.encoders.operations import NumpyOperations, Operations, T
 from safle.encoders.registry import Settings, kind_named, register
 from safle.errors import SettingsError, WireError
 from safle.tables.checks import ClassName, as_class_names, as_features, as_names, as_source
@@ -123,8 +123,11 @@ class Encoder(ABC):
         """Float64 arrays by name."""
 
     @abstractmethod
-    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
-        """Compute the codes with ``ops``: by default on arrays, for exports as a graph."""
+    def express(self, ops: Operations[T], features: T) -> tuple[T | None, T | None]:
+        """Symbols and dense codes, computed with ``ops``: on arrays, or for exports as a graph.
+
+        None stands for columns that the layout does not have.
+        """
 
     def facts(self) -> dict[str, str]:
         """The settings, and the columns or the arrays' ranges, as text for people."""

@@ -24,13 +24,12 @@ from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, TABLES, Block, Codes, Layout
 from safle.encoders.operations import (
-    Expressed,
     NumpyOperations,
     Operations,
     T,
-    permutation,
 )
 from safle.encoders.registry import MOST_SEED, Settings, annotate
+from safle.encoders.splitmix import permutation
 from safle.errors import SettingsError
 
 MAX_BUCKETS = 65_536
@@ -220,7 +219,7 @@ class EmbeddingEncoder(Encoder):
         feature, function = np.divmod(shuffled, self.bucketing.functions)
         return (function * self.feature_dim + feature).astype(np.int32)
 
-    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+    def express(self, ops: Operations[T], features: T) -> tuple[T, None]:
         # The first digits of all experts come before the second ones: a symbol is then a sum
         # of G rows. Digits missing in the last expert have place value 0.
         group, experts = self.group_size, self.layout.experts
@@ -235,7 +234,7 @@ class EmbeddingEncoder(Encoder):
         else:
             low, high = self._intervals(feature, function)
             values = ops.inside(ops.gather(features, feature), low, high)
-        return Expressed(symbols=ops.compose(values, places.reshape(experts, group).T))
+        return ops.compose(values, places.reshape(experts, group).T), None
 
     def _intervals(
         self, feature: NDArray[np.int64], function: NDArray[np.int64]

@@ -24,7 +24,7 @@ from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration, Vector
 from safle.encoders.codes import DENSE_LIMIT, LINEAR, Block, Codes, Layout
-from safle.encoders.operations import Expressed, NumpyOperations, Operations, T
+from safle.encoders.operations import NumpyOperations, Operations, T
 from safle.encoders.registry import Settings, annotate
 from safle.errors import SettingsError
 
@@ -147,8 +147,8 @@ class LinearEncoder(Encoder):
         codes = ops.clip(ops.round(ops.multiply(values, self.scale)), -DENSE_LIMIT, DENSE_LIMIT)
         return ops.shorten(codes, self.norm_limit) if self.norm_limit else codes
 
-    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
-        return Expressed(dense=ops.append(self.fixed_point(ops, features), self.scale))
+    def express(self, ops: Operations[T], features: T) -> tuple[None, T]:
+        return None, ops.append(self.fixed_point(ops, features), self.scale)
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         # The same codes as `express` computes, in one pass over memory.

@@ -7,20 +7,13 @@ value is float64, (samples, columns), which is exact for all integers that occur
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 T = TypeVar("T")
-
-
-class Expressed(NamedTuple, Generic[T]):
-    """Codes as values of an `Operations`; None where the layout has no such columns."""
-
-    symbols: T | None = None
-    dense: T | None = None
 
 
 class Operations(Protocol[T]):
@@ -132,23 +125,3 @@ class NumpyOperations:
 
     def join(self, parts: Sequence[Array]) -> Array:
         return np.concatenate(parts, axis=1)
-
-
-def hashes(first: int, count: int, seed: int) -> NDArray[np.uint64]:
-    """SplitMix64 outputs of a seed at positions ``first`` to ``first + count - 1``, uint64.
-
-    All seeded choices use them: they are the same on every machine, and easy in any language.
-    """
-    with np.errstate(over="ignore"):
-        state = np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15) * np.arange(
-            first + 1, first + count + 1, dtype=np.uint64
-        )
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state ^= state >> np.uint64(31)
-    return state
-
-
-def permutation(count: int, seed: int) -> NDArray[np.int64]:
-    """A permutation of 0..count-1, int64, (count,)."""
-    return np.argsort(hashes(0, count, seed), kind="stable").astype(np.int64)

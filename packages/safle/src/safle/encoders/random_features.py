@@ -35,8 +35,9 @@ from safle.encoders.linear import (
     Transform,
     choose_transform,
 )
-from safle.encoders.operations import Expressed, Operations, T, hashes
+from safle.encoders.operations import Operations, T
 from safle.encoders.registry import MOST_SEED, annotate
+from safle.encoders.splitmix import hashes
 from safle.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _root_bits(terms: int) -> int:
     return terms.bit_length() // 2
 
 
-class Units:
+class RandomColumns:
     """Which of ``dim`` fixed-point columns each unit adds or subtracts, and its threshold.
 
     All of it follows from the settings; without ``has_thresholds``, thresholds are 0. Their scale
@@ -240,22 +241,28 @@ class RandomFeatureEncoder(LinearEncoder):
         self, mean: NDArray[np.float64], deviation: NDArray[np.float64], **settings: Any
     ) -> None:
         super().__init__(mean, deviation, **settings)
-        self.units = Units(self.feature_dim, self.settings)
+        self.random = RandomColumns(self.feature_dim, self.settings)
 
     @cached_property
     def layout(self) -> Layout:
-        return Layout([*super().layout.blocks, self.units.block])
+        return Layout([*super().layout.blocks, self.random.block])
 
-    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+    def express(self, ops: Operations[T], features: T) -> tuple[None, T]:
         fixed = self.fixed_point(ops, features)
         linear = ops.append(fixed, self.scale)
-        return Expressed(dense=ops.join([linear, self.units.express(ops, fixed)]))
+        return None, ops.join([linear, self.random.express(ops, fixed)])
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
-        codes, units = super().encode_checked(features), self.units
+        codes = super().encode_checked(features)
+        random = self.random
         # The kernel writes units behind the linear columns: a few additions each, no product.
         encode_units(
-            codes.dense, self.feature_dim, units.count, units.rows, units.shift, units.largest_code
+            codes.dense,
+            self.feature_dim,
+            random.count,
+            random.rows,
+            random.shift,
+            random.largest_code,
         )
         return codes
 

@@ -35,8 +35,8 @@ from safle.encoders.linear import (
     invert_transform,
     transformed_moments,
 )
-from safle.encoders.operations import Expressed, Operations, T
-from safle.encoders.random_features import BITS, MOST_TERMS, SEED, UNITS_HELP, Units
+from safle.encoders.operations import Operations, T
+from safle.encoders.random_features import BITS, MOST_TERMS, SEED, UNITS_HELP, RandomColumns
 from safle.encoders.registry import Settings, annotate
 from safle.errors import SettingsError
 from safle.tables.schema import Schema
@@ -125,7 +125,9 @@ class TableEncoder(Encoder):
                 f"{len(self.numbers)} columns of numbers"
             )
         inputs = len(self.numbers) + len(self._level_columns)
-        self.units = Units(inputs, self.settings, has_thresholds=True, scale_bits=SCALE_BITS)
+        self.random = RandomColumns(
+            inputs, self.settings, has_thresholds=True, scale_bits=SCALE_BITS
+        )
 
     @classmethod
     def measure(cls, calibration: Calibration, settings: TableSettings) -> dict[str, Any]:
@@ -143,7 +145,7 @@ class TableEncoder(Encoder):
     def layout(self) -> Layout:
         # A category has symbols for gaps and for other levels too; a number has one for gaps.
         sizes = np.where(self._level_counts, self._level_counts + 2, 2)
-        return Layout([*tables_of(sizes.tolist()), *self.linear.layout.blocks, self.units.block])
+        return Layout([*tables_of(sizes.tolist()), *self.linear.layout.blocks, self.random.block])
 
     @cached_property
     def _level_columns(self) -> NDArray[np.int64]:
@@ -185,12 +187,12 @@ class TableEncoder(Encoder):
         padded[0, self.numbers] = -np.inf
         return padded
 
-    def express(self, ops: Operations[T], features: T) -> Expressed[T]:
+    def express(self, ops: Operations[T], features: T) -> tuple[T, T]:
         symbols = ops.levels(ops.fill(features, -np.inf), self._thresholds)
         # A gap becomes the mean, whose linear code is 0.
         means = invert_transform(self.linear.mean, str(self.settings.transform))
         numbers = ops.fill(ops.gather(features, self.numbers), means)
         fixed = self.linear.fixed_point(ops, numbers)
         level_inputs = [self._fix_levels(ops, features)] if len(self._level_columns) else []
-        units = self.units.express(ops, ops.join([fixed, *level_inputs]))
-        return Expressed(symbols, ops.join([ops.append(fixed, self.linear.scale), units]))
+        units = self.random.express(ops, ops.join([fixed, *level_inputs]))
+        return symbols, ops.join([ops.append(fixed, self.linear.scale), units])

@@ -86,15 +86,17 @@ def to_onnx(model: Model) -> onnx.ModelProto:
 
 def _scores(graph: Graph, model: Model) -> str:
     """The scores of the input, summed in the model's order."""
-    codes = model.encoder.express(graph, graph.cast("features", TensorProto.DOUBLE))
+    features = graph.cast("features", TensorProto.DOUBLE)
+    codes = model.encoder.express(graph, features)
+    symbols, dense = codes
     total = graph.constant(model.intercept)
-    if codes.symbols is not None:
+    if symbols is not None:
         firsts = model.encoder.layout.bases[:-1]
-        total = graph.plus(total, graph.look_up(codes.symbols, firsts, model.tables))
-    if codes.dense is not None:
-        total = graph.plus(total, graph.weigh(codes.dense, model.dense_weights))
+        total = graph.plus(total, graph.look_up(symbols, firsts, model.tables))
+    if dense is not None:
+        total = graph.plus(total, graph.weigh(dense, model.dense_weights))
     if model.squares is not None:
-        total = graph.plus(total, model.squares.express(graph, codes.dense))
+        total = graph.plus(total, model.squares.express(graph, dense))
     return total
 
 

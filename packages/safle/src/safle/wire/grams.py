@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders.operations import hashes
+from safle.encoders.splitmix import hashes
 from safle.errors import InvariantError, WireError
 from safle.statistics import Statistics, triangle
 from safle.statistics.factor import Factor, first_independent
