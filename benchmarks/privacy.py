@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -208,11 +207,8 @@ def _add_privately(
         asked = total.request.to_bytes()
     answers = []
     for key in holders:
-        with (
-            TemporaryDirectory() as folder,
-            clock.on("keyholder"),
-            History(Path(folder) / "history.sqlite", new=True) as history,
-        ):
+        with TemporaryDirectory() as folder, clock.on("keyholder"):
+            history = History(f"{folder}/history", new=True)
             request = Request.from_bytes(asked, private_round)
             answers.append(answer_request(request, key, history).to_bytes(key))
     with clock.on("open"):

@@ -5,7 +5,6 @@ files would have given, and nobody ever saw one hospital's counts. Needs the ext
 `private`. Over real machines the same steps are the commands `safle private ...`.
 """
 
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -54,10 +53,8 @@ total = gathering.finish()
 answers = []
 for key in keyholders:
     # In earnest a keyholder keeps one history for all rounds, and begins it once.
-    with (
-        TemporaryDirectory() as folder,
-        History(Path(folder) / "history.sqlite", new=True) as history,
-    ):
+    with TemporaryDirectory() as folder:
+        history = History(f"{folder}/history", new=True)
         answers.append(answer_request(total.request, key, history))
 opened = total.open(answers)
 same = opened == safle.sum_statistics(counts)

@@ -109,7 +109,7 @@ def safle() -> Callable[..., str]:
 @pytest.fixture(autouse=True, scope="session")
 def _own_log(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What tests send is not in the log of whoever runs them, nor judged by their policy."""
-    os.environ["SAFLE_LOG"] = str(tmp_path_factory.mktemp("log") / "log.sqlite")
+    os.environ["SAFLE_LOG"] = str(tmp_path_factory.mktemp("log") / "log.jsonl")
     os.environ.pop("SAFLE_POLICY", None)
 
 

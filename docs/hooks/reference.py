@@ -19,7 +19,7 @@ import msgspec
 
 import safle
 from safle import errors
-from safle.basics import describe, sealed, to_mapping
+from safle.basics import describe, journal, to_mapping
 from safle.encoders import base, kinds
 from safle.evaluation import counts
 from safle.model import model_file
@@ -72,7 +72,7 @@ OTHERS = {
     ".safetensors": "encoders, models, features: data alone, read without executing anything",
     ".toml": "schemas, policies, settings of experiments",
     ".key, .pub": "the private and the public key of one party of a private round",
-    ".sqlite, .releases": "sealed files: logs, ledgers, a keyholder's history, a store's members",
+    ".jsonl, .releases": "journals: logs, ledgers, what a keyholder has opened",
     ".release.html, .release.txt": "the sheet beside a file that leaves",
 }
 EQUATIONS = {
@@ -89,7 +89,7 @@ FORMATS = {
     "Evaluation counts, type 9": (counts,),
     "Private rounds, types 3 to 7": (keys, rounds, messages, vector, spaces),
     "A store": (store, folder),
-    "Sealed files": (sealed,),
+    "Journals": (journal,),
 }
 """Modules whose docstrings have the format of the files that they write."""
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)

@@ -138,11 +138,10 @@ def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
     papers = ["--operator", tmp_path / "operator.pub", "--key", tmp_path / "k.key"]
     with pytest.raises(Refused, match="no history"):
         answer(Question("open", files, expects), *papers)
-    papers += ["--history", tmp_path / "opened.sqlite"]
+    papers += ["--history", tmp_path / "opened.history"]
     with pytest.raises(Refused, match="this history is empty"):
         answer(Question("open", files, expects), *papers)
-    with History(tmp_path / "opened.sqlite", new=True):
-        pass
+    History(tmp_path / "opened.history", new=True)
     assert answer(Question("open", files, expects), *papers)
     few = replace(total.request, heads=dict([*total.request.heads.items()][:2]))
     files["request.ask"] = few.to_bytes()

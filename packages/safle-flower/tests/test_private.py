@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -69,13 +70,13 @@ def site(folder, name, table="", *options):
 
 def keyholder(folder, name):
     papers = ["--operator", folder / "operator.pub", "--key", folder / f"{name}.key"]
-    papers += ["--history", begun(folder / f"{name}.sqlite")]
+    papers += ["--history", begun(folder / f"{name}.history")]
     return node_with_airlock(folder, name, *papers, role="keyholder")
 
 
 def begun(history):
-    with History(history, new=True):
-        return history
+    History(history, new=True)
+    return history
 
 
 def play(run, nodes, kind=InProcessGrid):
@@ -187,11 +188,11 @@ def test_a_second_round_without_one_client_opens_for_nobody(federation, tmp_path
 def test_a_keyholder_whose_history_is_gone_opens_nothing(federation, tmp_path):
     run, nodes = federation
     for at in range(2):
-        (tmp_path / f"keyholder-{at}.sqlite").unlink()
+        shutil.rmtree(tmp_path / f"keyholder-{at}.history")
     with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1; all 2"):
         play(run, nodes)
     assert ["this history is empty" in reason for reason in refusals(tmp_path)] == [True, True]
-    assert not (tmp_path / "keyholder-0.sqlite").exists()
+    assert not (tmp_path / "keyholder-0.history").exists()
 
 
 def test_registered_keyholders_are_asked_though_no_contribution_is_expected_of_them(
@@ -224,7 +225,7 @@ def test_a_hospital_may_hold_keys_too(tmp_path, federation):
     (tmp_path / "round.private").write_bytes(both.private_round.data)
     names = [key.name for key in both.clients]
     nodes = [
-        site(tmp_path, name, "", "--history", begun(tmp_path / f"{name}.sqlite")) for name in names
+        site(tmp_path, name, "", "--history", begun(tmp_path / f"{name}.history")) for name in names
     ]
     report = play(run, nodes)
     assert report.total

@@ -80,7 +80,7 @@ def words(tmp_path: Path) -> list[object]:
     (own / "policy.toml").write_text('mode = "plain"')
     table = own / "visits.npz"
     papers = ["--operator", own / "operator.pub", "--key", own / "own.key"]
-    papers += ["--history", own / "opened.sqlite", "--policy", own / "policy.toml"]
+    papers += ["--history", own / "opened.history", "--policy", own / "policy.toml"]
     return [table, "--test", table, "--most", 100, *papers]
 
 

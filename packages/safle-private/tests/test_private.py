@@ -74,8 +74,7 @@ def total(parties, files):
 
 def told(request, path):
     """What a keyholder with this history reads."""
-    with open_history(path) as history:
-        return "\n".join(explain(request, history))
+    return "\n".join(explain(request, open_history(path)))
 
 
 def answer_anew(request, key):
@@ -188,7 +187,7 @@ def test_by_default_half_of_the_clients_stay_together(clients, least):
 
 def test_a_second_set_needs_enough_clients_of_difference(parties, files, tmp_path):
     whole, fewer = parties.gather(files[:4]), parties.gather(files[:3])
-    path = tmp_path / "history.sqlite"
+    path = tmp_path / "history"
     first = parties.answer(0, whole, path)
     with pytest.raises(FederationError, match="would tell 1 client apart"):
         parties.answer(0, fewer, path)
@@ -222,8 +221,7 @@ def test_a_keyholder_who_declines_is_told_so(parties, total, tmp_path, monkeypat
     assert "you have not opened this sum: no answer was written" in done.stderr
     assert "interrupted" not in done.stderr
     assert not (tmp_path / "k.answer").exists()
-    with History(tmp_path / "history") as history:
-        assert history.sets() == []
+    assert History(tmp_path / "history").sets() == []
 
 
 def test_sets_that_overlap_are_refused_with_what_to_ask_for(parties, files, tmp_path):
@@ -234,10 +232,22 @@ def test_sets_that_overlap_are_refused_with_what_to_ask_for(parties, files, tmp_
 
 
 def test_a_damaged_history_gives_no_answer(parties, total, tmp_path):
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(b"not a database at all" * 100)
-    with pytest.raises(StoreError, match="without its history a keyholder must not answer"):
+    path = tmp_path / "history"
+    path.write_bytes(b"not a folder at all" * 100)
+    with pytest.raises(StoreError, match=r"not a folder.*without its history a keyholder must not"):
         parties.answer(0, total, path)
+    path.unlink()
+    first = parties.answer(0, total, path)
+    opened = path / "opened.jsonl"
+    whole = opened.read_bytes()
+    for damaged in (whole.replace(b"client-0", b"client-9"), b"x" + whole, b"somebody's notes"):
+        opened.write_bytes(damaged)
+        for new in (False, True):
+            with pytest.raises(StoreError, match=r"line . is not what.*must not answer"):
+                History(path, new=new)
+        assert opened.read_bytes() == damaged
+    opened.write_bytes(whole)
+    assert parties.answer(0, total, path) == first
 
 
 def test_answers_must_fit(parties, files, total):
@@ -408,8 +418,8 @@ folder = Path(sys.argv[1])
 private_round = PrivateRound.load((folder / "round").read_bytes(), PublicKey.load(folder / "o.pub"))
 request = Request.from_bytes((folder / "request").read_bytes(), private_round)
 keyholder.add_masks = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-with History(folder / "history", new=True) as history:
-    keyholder.answer_request(request, PrivateKey.load(folder / "k.key"), history)
+history = History(folder / "history", new=True)
+keyholder.answer_request(request, PrivateKey.load(folder / "k.key"), history)
 """
 
 

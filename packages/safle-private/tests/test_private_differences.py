@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from safle.errors import FederationError
 from safle_private import PrivateKey, Request, StatisticsSpace, declare_round
-from safle_private.differences import Opened, find_exposed
+from safle_private.differences import find_exposed
 from safle_private.keyholder import History
 from safle_private.keys import SignedHeader
 from support.data_sets import fixed_encoder
@@ -75,7 +75,7 @@ def newly_exposed(asked, before, least):
 def opened(clients, least):
     """A sum of clients with keys, as the history knows it."""
     keys = {KEYS[name][which].public.signing: name for name, which in clients.items()}
-    return Opened("round", "request", frozenset(keys), keys, least)
+    return {"clients": keys, "least": least}
 
 
 def request_of(clients, least):
@@ -95,7 +95,8 @@ def request_of(clients, least):
 def test_what_was_answered_tells_no_few_clients_apart(asked, least):
     """By a history on the disk, and however names and keys belong together."""
     answered = []
-    with TemporaryDirectory() as folder, History(f"{folder}/history", new=True) as history:
+    with TemporaryDirectory() as folder:
+        history = History(f"{folder}/history", new=True)
         for clients in asked:
             if len(clients) < least:
                 continue

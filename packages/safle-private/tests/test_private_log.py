@@ -33,7 +33,7 @@ def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
         safle("count", f"{name}.npz", *own, "-o", f"{name}.masked")
     sums = [f"{name}.masked" for name in "abc"]
     safle("private", "sum", *sums, *told, "--request", "request.ask", "-o", "sum.masked")
-    own = ("--key", "board.key", "--history", "board.sqlite", "--new-history", "--yes")
+    own = ("--key", "board.key", "--history", "board.history", "--new-history", "--yes")
     safle("private", "answer", "request.ask", *told, *own, "-o", "board.answer")
     safle("private", "open", "sum.masked", "board.answer", *told, "-o", "total.stats")
     noise = ("--epsilon", 1, "--delta", 1e-5, "--classes", "ill,well", "--calibration", "declared")
@@ -58,10 +58,10 @@ def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
     sent = events[0]["sha256"]
     twice = ("private", "sum", *sums, "a.masked", *told, "--request", "r.ask", "-o", "s.masked")
     assert "a is in already" in safle(*twice, code=1)
-    own = ("--key", "a.key", "--history", "a.sqlite", "--yes")
+    own = ("--key", "a.key", "--history", "a.history", "--yes")
     said = safle("private", "answer", "request.ask", *told, *own, "-o", "a.answer", code=1)
     assert said.startswith("error: a's key is not a keyholder's of this round")
-    assert not (tmp_path / "a.sqlite").exists()
+    assert not (tmp_path / "a.history").exists()
     *_, doubled, denied = read_log(site_log())
     assert (doubled["event"], doubled["sha256"]) == ("refused", sent)
     assert (denied["event"], denied["who"], denied["sha256"]) == (

@@ -121,25 +121,25 @@ def test_the_exact_sum_opens_for_nobody(played, monkeypatch):
 
 def test_a_second_answer_is_the_first(played, tmp_path):
     parties, total, _ = played
-    place = tmp_path / "history.sqlite"
+    place = tmp_path / "history"
     assert parties.answer(0, total, place) == parties.answer(0, total, place)
 
 
 def test_rounds_of_a_keyholder_add_up(played, tmp_path):
     parties, total, _ = played
-    place = tmp_path / "history.sqlite"
+    place = tmp_path / "history"
     for _ in range(2):
         parties.answer(0, total, place)
-    with History(place) as history:
-        spent = history.ledger.releases()
-        assert [(row.epsilon, row.rho) for row in spent] == [
-            (2.0, parties.private_round.space.privacy.rho)
-        ]
-        assert "before:" not in explain(total.request, history)[-1]
-        again = parties.again(parties.private_round.space)
-        files = [again.mask(at, part) for at, part in enumerate(parts_of(LINEAR))]
-        told = explain(again.gather(files).request, history)[-1]
-    together = epsilon_of(2 * spent[0].rho, 1e-5)
+    history = History(place)
+    spent = history.ledger.releases()
+    assert [(row["epsilon"], row["rho"]) for row in spent] == [
+        (2.0, parties.private_round.space.privacy.rho)
+    ]
+    assert "before:" not in explain(total.request, history)[-1]
+    again = parties.again(parties.private_round.space)
+    files = [again.mask(at, part) for at, part in enumerate(parts_of(LINEAR))]
+    told = explain(again.gather(files).request, history)[-1]
+    together = epsilon_of(2 * spent[0]["rho"], 1e-5)
     assert (
         f"opened before: 1; all together, for the same people, they make epsilon {together:.3g}."
         in told
@@ -151,7 +151,7 @@ def test_a_round_opens_one_set(played, tmp_path):
     files = [
         parties.mask(at, part) for at, part in enumerate([*parts_of(LINEAR), *parts_of(LINEAR)])
     ]
-    place = tmp_path / "history.sqlite"
+    place = tmp_path / "history"
     parties.answer(0, parties.gather(files[:3]), place)
     with pytest.raises(FederationError, match="declare a new round"):
         parties.answer(0, parties.gather(files), place)

@@ -23,12 +23,12 @@ MODE = re.compile("r?b?[wax+][bt+]*")
 """A mode of ``open`` that writes."""
 ALLOWED = {
     "safle/basics/atomic.py": "it is the one module",
-    "safle/basics/sealed.py": "SQLite opens its file itself; atomic.check_place looks first",
     "safle/basics/journal.py": "appends to a file at which atomic.check_place looked first",
     "safle_lab/charts.py": "draws into memory",
     "safle/_native/build.py": "the library of kernels, built before the package can be imported",
     "safle_flower/airlock.py": "renames the complete folder of a question",
     "safle_flower/server.py": "sets the results of an earlier run aside, in their own folder",
+    "safle_images/backbones/writing.py": "SQLite opens its file itself; check_place looks first",
     "safle_images/backbones/exporting.py": "torch writes to a path: it is given a scratch path",
 }
 

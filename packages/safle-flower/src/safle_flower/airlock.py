@@ -184,7 +184,7 @@ class Airlock:
         if question.kind in (MASK, OPEN):
             arguments += ["--operator", "OPERATOR.pub", "--key", "OWN.key"]
         if question.kind == OPEN:
-            arguments += ["--history", "OPENED.sqlite"]
+            arguments += ["--history", "OPENED.history"]
         command = shlex.join(["safle", "airlock", str(self.inbox), str(self.outbox), "DATA"])
         return [
             f"waiting for {self.answer_path(question)}, the answer to {self.inbox / question.name}",

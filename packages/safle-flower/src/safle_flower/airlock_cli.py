@@ -45,7 +45,7 @@ MASKED: dict[str, Any] = {"type": FILE, "panel": "Under masks"}
 
 @command(
     "safle airlock inbox outbox visits.csv --label-column diagnosis --policy policy.toml --watch",
-    "safle airlock inbox outbox --operator operator.pub --key board.key --history board.sqlite",
+    "safle airlock inbox outbox --operator operator.pub --key board.key --history board.history",
     panel="Over a network",
 )
 @click.argument("inbox", type=FOLDER, help="Where a node puts its questions.")
@@ -58,7 +58,7 @@ MASKED: dict[str, Any] = {"type": FILE, "panel": "Under masks"}
 @counting_options
 @option("--operator operator_path", "The operator's public key.", "FILE", **MASKED)
 @option("--key key_path", "Your private key.", "FILE", **MASKED)
-@option("--history history_path", HISTORY, "FILE", **MASKED)
+@option("--history history_path", HISTORY, "FOLDER", type=FOLDER, panel="Under masks")
 def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **options: Any) -> None:
     """Answer the questions in INBOX by count, evaluate or private answer.
 

@@ -160,6 +160,6 @@ class _Sites:
     def _open(self, name: str, question: airlock.Question) -> bytes:
         request = Request.from_bytes(question.files[airlock.REQUEST], self._round)
         key, log = self._keys[name], self._scratch / LOG
-        place = self._scratch / f"{name}.sqlite"
-        with History(place, new=not place.exists()) as history:
-            return answer_request(request, key, history, log=log).to_bytes(key)
+        place = self._scratch / f"{name}.history"
+        history = History(place, new=not place.exists())
+        return answer_request(request, key, history, log=log).to_bytes(key)

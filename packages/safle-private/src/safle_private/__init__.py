@@ -30,8 +30,8 @@ Every keyholder answers the server's request, and the sum opens:
 
 >>> request = Request.from_bytes(total.request.to_bytes(), private_round)
 >>> with TemporaryDirectory() as folder:
-...     with History(f"{folder}/history.sqlite", new=True) as history:
-...         answer = answer_request(request, board, history).to_bytes(board)
+...     history = History(f"{folder}/history", new=True)
+...     answer = answer_request(request, board, history).to_bytes(board)
 >>> total.open([KeyholderAnswer.from_bytes(answer, private_round)]).sample_count
 3
 
@@ -50,7 +50,7 @@ Sensitivity(gram=Fraction(16, 1), cross=Fraction(4, 1), counts=Fraction(1, 1))
 A ledger notes each release of the same data before its noise is drawn, and adds them up:
 
 >>> with TemporaryDirectory() as folder:
-...     ledger = Ledger(f"{folder}/releases.sqlite")
+...     ledger = Ledger(f"{folder}/releases.jsonl")
 ...     for _ in range(2):
 ...         noisy = ledger.publish(total, ["ill", "well"], 1, 1e-5, calibration="declared")
 >>> noisy.privacy.promise

@@ -37,19 +37,19 @@ EXAMPLES = (
     f"safle private round --encoder e.safetensors --classes ill,well {PARTIES} -o round.private",
     f"safle count hospital_a.csv --encoder encoder.safetensors {ROUND} --key a.key -o a.masked",
     f"safle private sum a.masked b.masked c.masked {ROUND} --request request.ask -o sum.masked",
-    f"{ANSWER} --key k1.key --history k1.sqlite --new-history -o k1.answer",
-    f"{ANSWER} --key k2.key --history k2.sqlite --new-history -o k2.answer",
+    f"{ANSWER} --key k1.key --history k1.history --new-history -o k1.answer",
+    f"{ANSWER} --key k2.key --history k2.history --new-history -o k2.answer",
     f"safle private open sum.masked k1.answer k2.answer {ROUND} -o total.stats",
 )
 FILES = "Masked files: paths, folders, or addresses for fsspec."
 KEY = "The private key to write, a new file; the public key goes beside it, with the suffix .pub."
 REQUEST = "The request to write; every keyholder gets a copy."
-HISTORY = "Your history of opened sums; always the same file, never an older copy."
+HISTORY = "Your history of opened sums; always the same folder, never an older copy."
 NEW_HISTORY = (
     "Begin the history, with your first sum. Also if it is lost: then nobody can say what this "
     "sum gives away together with those of before."
 )
-BEGIN_HISTORY = "For a keyholder: begin the history of opened sums too, a new file."
+BEGIN_HISTORY = "For a keyholder: begin the history of opened sums too, a new folder."
 DESPITE = (
     "Open the sum though it gives this client away, together with sums of other rounds; once for "
     "each whom the refusal names. It stays in your history. --yes does not stand for it."
@@ -92,7 +92,7 @@ def private() -> None:
 @command(EXAMPLES[0], of=private)
 @click.argument("name", help="Who you are in the round: hospital-a.")
 @opt.file_option("-o --output", KEY, required=True)
-@opt.file_option("--new-history history_path", BEGIN_HISTORY)
+@opt.option("--new-history history_path", BEGIN_HISTORY, "FOLDER", type=opt.FOLDER)
 def keys(session: Session, /, name: str, output: Path, history_path: Path | None) -> None:
     """Make the two keys of a client, a keyholder or an operator.
 
@@ -107,8 +107,7 @@ def keys(session: Session, /, name: str, output: Path, history_path: Path | None
     if history_path is not None:
         if history_path.exists():
             raise click.UsageError(f"--new-history {history_path}: it exists; keep it, and use it")
-        with library.History(history_path, new=True):
-            pass
+        library.History(history_path, new=True)
     key.save(output)
     key.public.save(public)
     facts = {"name": name, "public key": public, "fingerprint": key.public.fingerprint}
@@ -244,7 +243,7 @@ def add_up(
 @command(EXAMPLES[4], of=private)
 @click.argument("request", type=opt.FILE, help="The server's request.")
 @round_options(required=True)
-@opt.file_option("--history history_path", HISTORY, required=True)
+@opt.option("--history history_path", HISTORY, "FOLDER", type=opt.FOLDER, required=True)
 @opt.flag("--new-history", NEW_HISTORY)
 @opt.option("--despite-difference", DESPITE, "CLIENT", multiple=True)
 @opt.flag("--yes", "Answer without asking you; what is refused stays refused.")
@@ -277,17 +276,16 @@ def answer(
     with log_refusal(who=key.name, digest=asked.digest):
         require_keyholder(private_round, key)
         history = library.History(history_path, new=new_history)
-    with history:
-        session.text(explain(asked, history))
-        with log_refusal(who=key.name, digest=asked.digest):
-            history.check(asked, key.name, despite_difference)
-        if not yes and not click.confirm("Open this sum?"):
-            raise FederationError(
-                "you have not opened this sum: no answer was written, and your history is as it was"
-            )
-        answered = library.answer_request(
-            asked, key, history, despite_difference=despite_difference, log=site_log()
+    session.text(explain(asked, history))
+    with log_refusal(who=key.name, digest=asked.digest):
+        history.check(asked, key.name, despite_difference)
+    if not yes and not click.confirm("Open this sum?"):
+        raise FederationError(
+            "you have not opened this sum: no answer was written, and your history is as it was"
         )
+    answered = library.answer_request(
+        asked, key, history, despite_difference=despite_difference, log=site_log()
+    )
     atomic.write_bytes(output, answered.to_bytes(key))
     facts = {"keyholder": key.name, "clients": len(asked.heads), "request": asked.digest}
     session.facts(f"{output}: keyholder's answer", facts)

@@ -16,10 +16,10 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+from safle.basics import Row
 from safle.errors import FederationError
 from safle_private.messages import Request
 
@@ -30,43 +30,32 @@ Columns = list[list[Fraction]]
 _NAME, _KEY = "name", "key"
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A set of clients whose sum was opened, or is about to be.
+def describe(request: Request) -> Row:
+    """The set of clients that a request would open, as a row of a keyholder's history.
 
-    Attributes
-    ----------
-    members : each client with the file that it sent
-    clients : the clients' names, by their keys
-    least_clients : of the round
+    ``members`` are the clients with the files that they sent, ``clients`` their names by key.
     """
-
-    round_digest: str
-    request_digest: str
-    members: frozenset[str]
-    clients: dict[str, str]
-    least_clients: int
-
-    @staticmethod
-    def of(request: Request) -> Opened:
-        """The set that a request would open."""
-        private_round = request.private_round
-        clients = {private_round.clients[name].signing: name for name in request.heads}
-        least_clients = private_round.least_clients
-        digests = private_round.digest, request.digest
-        return Opened(*digests, request.members, clients, least_clients)
+    private_round = request.private_round
+    return {
+        "round": private_round.digest,
+        "request": request.digest,
+        "members": sorted(request.members),
+        "clients": {private_round.clients[name].signing: name for name in request.heads},
+        "least": private_round.least_clients,
+    }
 
 
-def check_sets(sets: Iterable[frozenset[str]], least_clients: int) -> None:
+def check_sets(sets: Iterable[Collection[str]], least_clients: int) -> None:
     """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
 
     Of any two sets, the larger must hold the smaller and ``least_clients`` more. From such a chain
     of sums follow only sums over whole steps of it. Every keyholder must answer every request, so
     one honest keyholder is enough to judge all of them.
     """
-    chain = sorted(sets, key=len)
+    chain = sorted(map(frozenset, sets), key=len)
     for smaller, larger in pairwise([frozenset[str](), *chain]):
-        removed, added = smaller - larger, larger - smaller
+        removed = smaller - larger
+        added = larger - smaller
         fewest = min(len(removed) or least_clients, len(added))
         clients = f"{fewest} client" + "s" * (fewest != 1)
         if fewest < least_clients and len(chain) == 1:
@@ -107,7 +96,7 @@ def check_despite(exposed: dict[str, frozenset[str]], despite: Collection[str]) 
     )
 
 
-def find_exposed(asked: Opened, before: Sequence[Opened]) -> dict[str, frozenset[str]]:
+def find_exposed(asked: Row, before: Sequence[Row]) -> dict[str, frozenset[str]]:
     """Who is given away once the asked sum is open, and was not before.
 
     A key under two names is one person, and so is a name under two keys. But a new key may also
@@ -127,13 +116,13 @@ def find_exposed(asked: Opened, before: Sequence[Opened]) -> dict[str, frozenset
         exposed |= {person_of.get(one, one) for one in _find_in_view(asked, before, view)}
     names: dict[str, list[str]] = {person: [] for person in exposed}
     for one in (asked, *reversed(before)):
-        for key, name in one.clients.items():
+        for key, name in one["clients"].items():
             if person_of[key] in exposed:
                 names[person_of[key]].append(name)
     return dict(sorted((known[0], frozenset(known)) for known in names.values()))
 
 
-def _find_persons(sets: Sequence[Opened]) -> dict[str, str]:
+def _find_persons(sets: Sequence[Row]) -> dict[str, str]:
     """The person of each key: all keys of one name, and all names of one key, are one person's."""
     parents: dict[tuple[str, str], tuple[str, str]] = {}
 
@@ -142,32 +131,32 @@ def _find_persons(sets: Sequence[Opened]) -> dict[str, str]:
             node = parents[node]
         return node
 
-    pairs = [pair for one in sets for pair in one.clients.items()]
+    pairs = [pair for one in sets for pair in one["clients"].items()]
     for key, name in pairs:
         parents[root_of((_KEY, key))] = root_of((_NAME, name))
     return {key: " ".join(root_of((_KEY, key))) for key, _ in pairs}
 
 
-def _find_in_view(asked: Opened, before: Sequence[Opened], view: Mapping[str, str]) -> set[str]:
+def _find_in_view(asked: Row, before: Sequence[Row], view: Mapping[str, str]) -> set[str]:
     """Who is exposed, if each key is the person that ``view`` says."""
     wanted = _count_persons(asked, view)
-    rows = [(one.least_clients, _count_persons(one, view)) for one in before]
+    rows = [(one["least"], _count_persons(one, view)) for one in before]
     exposed: set[str] = set()
     if [*_search(wanted, [row for _, row in rows], 1)]:
         # It follows from the sums before: it says nothing new.
         return exposed
-    tiers = sorted({asked.least_clients, *(least for least, _ in rows)})
-    for least in tiers[tiers.index(asked.least_clients) :]:
+    tiers = sorted({asked["least"], *(least for least, _ in rows)})
+    for least in tiers[tiers.index(asked["least"]) :]:
         found = {*_search(wanted, [row for own, row in rows if own <= least], least)}
-        if least > asked.least_clients:
+        if least > asked["least"]:
             # What rounds of a smaller number alone give, their clients have agreed to.
             found -= {*_search(wanted, [row for own, row in rows if own < least], least)}
         exposed.update(*found)
     return exposed
 
 
-def _count_persons(one: Opened, view: Mapping[str, str]) -> Counter[str]:
-    return Counter(view[key] for key in one.clients)
+def _count_persons(one: Row, view: Mapping[str, str]) -> Counter[str]:
+    return Counter(view[key] for key in one["clients"])
 
 
 def _search(

@@ -10,15 +10,15 @@ purpose, and a round may name sums that it must hold.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from safle.basics import SealedFile, StrPath, now
-from safle.errors import FederationError
+from safle.basics import Row, StrPath, append_row, atomic, locked, now, read_rows
+from safle.errors import FederationError, StoreError
 from safle.site import log_refusal, write_log
-from safle_private.differences import Opened, check_despite, check_sets, find_exposed
+from safle.wire import container
+from safle_private.differences import check_despite, check_sets, describe, find_exposed
 from safle_private.keys import PrivateKey, SignedHeader
 from safle_private.ledger import Ledger
 from safle_private.messages import KeyholderAnswer, Request
@@ -27,21 +27,19 @@ from safle_private.round import PrivateRound
 from safle_private.spaces import StatisticsSpace
 from safle_private.vector import SEED_BYTES, add_masks, derive_key
 
-_TABLES = {
-    "opened": ("round", "request", "members", "clients", "least", "time"),
-    "answers": ("round", "request", "answer"),
-    "begun": ("time",),
-    "despite": ("round", "request", "clients", "time"),
-}
 _EMPTY = (
-    "this history is empty: if you have opened sums before, name the file that holds them; if "
+    "this history is empty: if you have opened sums before, name the folder that holds them; if "
     "this is your first sum, say --new-history"
 )
-_UNUSABLE = "{error}; without its history a keyholder must not answer"
 
 
 class History:
-    """The sums that a keyholder has opened, in a sealed file, on the disk when a call returns.
+    """The sums that a keyholder has opened, in a folder, on the disk when a call returns.
+
+    - ``opened.jsonl``, a journal: a row that begins it, and one for each set (see `describe`), with
+      those whom it gives away (``despite``);
+    - ``releases.jsonl``, the ledger of the rounds with noise;
+    - ``REQUEST.answer``, the answer to a request that opens with noise.
 
     Parameters
     ----------
@@ -49,7 +47,7 @@ class History:
 
     Attributes
     ----------
-    ledger : the rounds with noise, in the same file
+    ledger : the rounds with noise
 
     Raises
     ------
@@ -60,56 +58,41 @@ class History:
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     with History(f"{folder}/board.sqlite", new=True) as history:
-    ...         history.sets()
+    ...     History(f"{folder}/board", new=True).sets()
     ...     try:
-    ...         History(f"{folder}/boards.sqlite")
+    ...         History(f"{folder}/boards")
     ...     except FederationError as error:
     ...         print(str(error)[:40])
     []
     this history is empty: if you have opene
     """
 
-    def __init__(self, path: StrPath, *, new: bool = False) -> None:
-        if not new and not Path(path).exists():
-            raise FederationError(_EMPTY)
+    def __init__(self, folder: StrPath, *, new: bool = False) -> None:
+        self.folder = Path(folder)
         self.new = new
-        self._file = SealedFile(path, _TABLES, message=_UNUSABLE)
+        self.ledger = Ledger(self.folder / "releases.jsonl")
+        self._journal = self.folder / "opened.jsonl"
+        rows = self._rows()
+        self._found = len(self.sets())
+        if not rows and not new:
+            raise FederationError(_EMPTY)
+        if not rows:
+            atomic.make_folder(self.folder)
+            atomic.flush(self.folder.parent)
+            with locked(self._journal):
+                append_row(self._journal, {"time": now()})
+
+    def _rows(self) -> list[Row]:
         try:
-            self._begin()
-        except BaseException:
-            self._file.close()
-            raise
-        self.ledger = Ledger(path)
+            if self.folder.exists() and not self.folder.is_dir():
+                raise StoreError(f"{self.folder}: not a folder; expected one that safle wrote")
+            return read_rows(self._journal) if self._journal.exists() else []
+        except (StoreError, OSError) as error:
+            raise StoreError(f"{error}; without its history a keyholder must not answer") from error
 
-    def _begin(self) -> None:
-        with self._file.transaction():
-            self._found = len(self.sets())
-            if self._found or any(self._file.rows("begun")):
-                return
-            if not self.new:
-                raise FederationError(_EMPTY)
-            self._file.append("begun", now())
-
-    def __enter__(self) -> History:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def sets(self) -> list[Opened]:
-        """The sets that were opened, or were about to be, in all rounds."""
-        with self._file.naming():
-            return [
-                Opened(digest, asked, frozenset(json.loads(members)), json.loads(clients), least)
-                for _, digest, asked, members, clients, least, _ in self._file.rows("opened")
-            ]
-
-    def despite(self) -> dict[str, list[str]]:
-        """The clients whom sums gave away, and were opened all the same, by request."""
-        with self._file.naming():
-            rows = self._file.rows("despite")
-            return {request: json.loads(clients) for _, _, request, clients, _ in rows}
+    def sets(self) -> list[Row]:
+        """The sets that were opened, or were about to be, in all rounds; see `describe`."""
+        return [row for row in self._rows() if "request" in row]
 
     def check(self, request: Request, keyholder: str, despite: Collection[str] = ()) -> bool:
         """Refuse a request for what was opened before; whether it is a new one.
@@ -118,24 +101,25 @@ class History:
         ----------
         despite : all clients whom the sum gives away together with those of other rounds
         """
-        asked, before = Opened.of(request), self.sets()
-        if any(asked.request_digest == one.request_digest for one in before):
+        asked = describe(request)
+        before = self.sets()
+        if any(asked["request"] == one["request"] for one in before):
             return False
         self._check_age(request.private_round, keyholder, before)
-        same_round = [one.members for one in before if one.round_digest == asked.round_digest]
+        same_round = [one["members"] for one in before if one["round"] == asked["round"]]
         if same_round and request.private_round.space.privacy is not None:
             raise FederationError(
                 "a set of this round was opened before, and every sum that opens with noise "
                 "costs as much privacy as the first: declare a new round"
             )
-        check_sets([*same_round, asked.members], asked.least_clients)
+        check_sets([*same_round, asked["members"]], asked["least"])
         check_despite(find_exposed(asked, before), despite)
         return True
 
-    def _check_age(self, private_round: PrivateRound, keyholder: str, before: list[Opened]) -> None:
+    def _check_age(self, private_round: PrivateRound, keyholder: str, before: list[Row]) -> None:
         """Refuse a history that lacks what the round says it holds, unless it is a new one."""
         expected = private_round.after.get(keyholder, ())
-        missing = {*expected} - {one.request_digest for one in before}
+        missing = {*expected} - {one["request"] for one in before}
         if missing and not self.new:
             raise FederationError(
                 f"this history lacks {len(missing)} of the {len(expected)} sums that you have "
@@ -149,47 +133,46 @@ class History:
 
     def add(self, request: Request, keyholder: str, despite: Collection[str] = ()) -> None:
         """Check a request against all earlier ones, and note it."""
-        asked = Opened.of(request)
-        digests = asked.round_digest, asked.request_digest
-        with self._file.transaction():
-            if not self.check(request, keyholder, despite):
-                return
-            texts = json.dumps(sorted(asked.members)), json.dumps(asked.clients)
-            self._file.append("opened", *digests, *texts, asked.least_clients, now())
-            if despite:
-                self._file.append("despite", *digests, json.dumps(sorted({*despite})), now())
+        with locked(self._journal):
+            if self.check(request, keyholder, despite):
+                row = {"time": now(), **describe(request), "despite": sorted({*despite})}
+                append_row(self._journal, row)
 
     def keep_answer(self, request: Request, data: bytes) -> bytes:
         """Keep the first answer to a request, and return it: new noise could be averaged away."""
-        with self._file.transaction():
-            if (kept := self.find_answer(request)) is not None:
+        with locked(self._journal):
+            kept = self.find_answer(request)
+            if kept is not None:
                 return kept
-            self._file.append("answers", request.private_round.digest, request.digest, data)
+            atomic.write_bytes(self._answer_path(request), data)
         return data
 
     def find_answer(self, request: Request) -> bytes | None:
         """The answer that was kept for a request; only answers with noise are kept."""
-        digests = request.private_round.digest, request.digest
-        rows: Iterator[tuple[Any, ...]] = self._file.rows("answers")
-        return next((data for _, *known, data in rows if (*known,) == digests), None)
+        path = self._answer_path(request)
+        return container.read_limited(path) if path.exists() else None
+
+    def _answer_path(self, request: Request) -> Path:
+        return self.folder / f"{request.digest}.answer"
 
 
 def explain(request: Request, history: History) -> list[str]:
     """Say what a keyholder is asked to open, in sentences for the person who decides."""
     private_round, clients = request.private_round, request.heads
-    asked, opened = Opened.of(request), history.sets()
-    before = [one for one in opened if one.round_digest == asked.round_digest]
+    asked = describe(request)
+    opened = history.sets()
+    before = [one for one in opened if one["round"] == asked["round"]]
     past = f"Sets of this round that you have opened before: {len(before)}."
-    known = asked.request_digest in {one.request_digest for one in before}
+    known = asked["request"] in {one["request"] for one in before}
     if known:
         past = "You have opened this very set before: the answer will be the same."
     if not opened:
-        past = "Your history is new: if you have answered before, stop, and name its old file."
+        past = "Your history is new: if you have answered before, stop, and name its old folder."
     noise, promised = "", private_round.space.privacy
     if promised is not None:
         noise = f" You add noise: {promised.promise}, whatever the others do."
         if not before and (spent := history.ledger.releases()):
-            rho = sum((release.rho for release in spent), promised.rho)
+            rho = sum((release["rho"] for release in spent), promised.rho)
             together = epsilon_of(rho, promised.delta)
             noise += (
                 f" Rounds with noise that you have opened before: {len(spent)}; all together, for "

@@ -7,12 +7,11 @@ the budget, but never hides a release.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from safle.basics import SealedFile, now
+from safle.basics import Row, StrPath, append_row, locked, now, read_rows
 from safle.encoders import ClassName, CodeSpace
 from safle.errors import PrivacyBudgetSpent
 from safle.statistics import Statistics
@@ -26,33 +25,19 @@ from safle_private.noise import (
 )
 from safle_private.noisy import NoisyStatistics, Privacy
 
-_TABLE = {"releases": ("time", "encoder", "epsilon", "delta", "rho")}
-
-
-@dataclass(frozen=True)
-class LedgerRow:
-    """A release that was made, or begun; its rho counts in either case."""
-
-    number: int
-    time: str
-    encoder: str
-    epsilon: float
-    delta: float
-    rho: float
-
 
 class Ledger:
-    """The releases of one data set, in a sealed file."""
+    """The releases of one data set, in a journal of JSON lines.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    A row is a release that was made, or begun; its ``rho`` counts in either case.
+    """
+
+    def __init__(self, path: StrPath) -> None:
         self._path = Path(path)
 
-    def releases(self) -> list[LedgerRow]:
+    def releases(self) -> list[Row]:
         """All releases, oldest first; `StoreError` if a row was altered."""
-        if not self._path.exists():
-            return []
-        with SealedFile(self._path, _TABLE) as file:
-            return [LedgerRow(*row) for row in file.rows("releases")]
+        return read_rows(self._path) if self._path.exists() else []
 
     def spend(
         self,
@@ -77,10 +62,10 @@ class Ledger:
             The epsilon of all releases together would exceed ``most_epsilon``.
         """
         planned = plan_noise(space.layout, epsilon, delta, calibration=calibration)
-        # Without a transaction, two processes would each miss the other's release.
-        with SealedFile(self._path, _TABLE) as file, file.transaction():
-            before = [LedgerRow(*row) for row in file.rows("releases")]
-            total = epsilon_of(sum((release.rho for release in before), planned.rho), delta)
+        # Without a lock, two processes would each miss the other's release.
+        with locked(self._path):
+            before = self.releases()
+            total = epsilon_of(sum((release["rho"] for release in before), planned.rho), delta)
             total = max(total, float(epsilon))
             if most_epsilon is not None and total > most_epsilon:
                 raise PrivacyBudgetSpent(
@@ -88,8 +73,8 @@ class Ledger:
                     f"{total:.4g}; at most {most_epsilon:.4g} is allowed: publish less often, or "
                     "with a smaller epsilon"
                 )
-            cost = planned.epsilon, planned.delta, planned.rho
-            file.append("releases", now(), space.fingerprint, *cost)
+            cost = {"epsilon": planned.epsilon, "delta": planned.delta, "rho": planned.rho}
+            append_row(self._path, {"time": now(), "encoder": space.fingerprint, **cost})
         return replace(planned, releases=len(before) + 1, total_epsilon=total)
 
     def publish(

@@ -34,7 +34,7 @@ MOST_EPSILON = "Refuse a release after which all releases together exceed this e
 SOURCES = click.Choice(["declared", "public", "histogram"])
 SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 LEDGER = "File that records every release of the same data: their epsilons add up."
-BESIDE_SUM = "SUM.releases, or releases.sqlite in a store"
+BESIDE_SUM = "SUM.releases, or releases.jsonl in a store"
 
 
 @command(
@@ -63,7 +63,7 @@ def publish(
     """
     stored = total.is_dir()
     ledger_path = options["ledger"] or (
-        total / "releases.sqlite" if stored else Path(f"{total}.releases")
+        total / "releases.jsonl" if stored else Path(f"{total}.releases")
     )
     statistics = Store.open(total).total().snapshot() if stored else read(total)
     promise = f"noisy statistics, epsilon {epsilon:g} and delta {delta:g}"

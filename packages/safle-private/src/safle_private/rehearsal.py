@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -50,10 +49,8 @@ def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
     request = Request.from_bytes(total.request.to_bytes(), private_round)
     answers = []
     for key in keyholders:
-        with (
-            TemporaryDirectory() as folder,
-            History(Path(folder) / "history.sqlite", new=True) as history,
-        ):
+        with TemporaryDirectory() as folder:
+            history = History(f"{folder}/history", new=True)
             data = answer_request(request, key, history).to_bytes(key)
         answers.append(KeyholderAnswer.from_bytes(data, private_round))
     return total.open(answers)

@@ -65,7 +65,8 @@ class Parties:
         """The file of a keyholder, who has opened nothing before unless there is a history."""
         request = Request.from_bytes(total.request.to_bytes(), self.private_round)
         key = self.keyholders[number]
-        with open_history(history) if history else new_history() as opened:
+        with new_history() as empty:
+            opened = open_history(history) if history else empty
             return answer_request(request, key, opened, despite_difference=despite).to_bytes(key)
 
     def open(self, total, files=None):
@@ -91,8 +92,8 @@ def answers_of(parties, total):
 @contextmanager
 def new_history():
     """The history of a keyholder that has opened nothing."""
-    with TemporaryDirectory() as folder, open_history(f"{folder}/history.sqlite") as history:
-        yield history
+    with TemporaryDirectory() as folder:
+        yield open_history(f"{folder}/history")
 
 
 def open_history(path):

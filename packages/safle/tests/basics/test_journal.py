@@ -56,6 +56,24 @@ def test_half_a_line_is_passed_over_and_the_next_row_takes_its_place(path):
         assert read_rows(path) == [*ROWS, {"who": "next"}]
 
 
+def test_zeros_of_a_power_loss_are_passed_over(path):
+    with path.open("ab") as file:
+        file.write(bytes(100))
+    append_row(path, {"who": "next"})
+    assert read_rows(path) == [*ROWS, {"who": "next"}]
+
+
+@pytest.mark.parametrize("before", [b"", b"{}\n"])
+def test_a_file_of_another_program_is_not_cut(tmp_path, before):
+    place = tmp_path / "notes"
+    place.write_bytes(before + b"notes of somebody")
+    with pytest.raises(StoreError, match=r"notes: line \d is not what was written"):
+        read_rows(place)
+    with pytest.raises(StoreError, match="notes: no row can be added: it does not end with a row"):
+        append_row(place, {"who": "me"})
+    assert place.read_bytes() == before + b"notes of somebody"
+
+
 def test_a_row_that_cannot_be_flushed_is_not_there(path, monkeypatch):
     before = path.read_bytes()
 

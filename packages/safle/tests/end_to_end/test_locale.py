@@ -27,7 +27,7 @@ ROUND = (
 )
 IN_ROUND = ("--round", "ründe.private", "--operator", "leitung.pub")
 REQUEST = ("--request", "bitte…ask")
-OPEN = ("--key", "hüter.key", "--history", "geöffnet.sqlite", "--yes", "-o", "schlüssel.answer")
+OPEN = ("--key", "hüter.key", "--history", "geöffnet", "--yes", "-o", "schlüssel.answer")
 FLOW: list[tuple[str, ...]] = [
     ("schema", "draft", T, *SCHEMA),
     ("schema", "merge", "schéma.toml", "schéma.toml", "-o", "gemeinsäm.toml"),
@@ -62,7 +62,7 @@ FLOW: list[tuple[str, ...]] = [
     ("private", "sum", "ä.masked", "b.masked", *IN_ROUND, *REQUEST, "-o", "sümme.masked"),
     ("private", "answer", "bitte…ask", *IN_ROUND, *OPEN),
     ("private", "open", "sümme.masked", "schlüssel.answer", *IN_ROUND, "-o", "öffen.stats"),
-    ("log", "prötokoll.sqlite"),
+    ("log", "prötokoll.jsonl"),
     ("count", "fehlt-ö.npz", "--encoder", E, "-o", "x.stats"),
     ("predict", M, T, "--ignore", "keine-spälte", "-o", "dä/x.csv"),
 ]
@@ -72,7 +72,7 @@ FLOW: list[tuple[str, ...]] = [
 def run(words: Sequence[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     # Relative names: the folder above may be anything. Bytes of UTF-8, whatever the locale.
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "PYTHON", "LANG"))}
-    variables |= {"SAFLE_LOG": "prötokoll.sqlite", **environment}
+    variables |= {"SAFLE_LOG": "prötokoll.jsonl", **environment}
     done = subprocess.run(
         [SAFLE, *words], cwd=folder, env=variables, capture_output=True, timeout=120, check=False
     )

@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 
-from safle.basics import SealedFile, atomic
+from safle.basics import atomic
 from safle.basics.journal import append_row
 from safle.cli.main import app, run
 from safle.cli.session import Written
@@ -42,7 +42,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "sum": ("w.stats", "--encoder", E),
     "solve": ("w.stats", "--encoder", E),
     "publish": ("w.stats", "--epsilon", "1", *DECLARED),
-    "private answer": ("w.stats", *ROUND, "--key", "op", "--history", "h.sqlite"),
+    "private answer": ("w.stats", *ROUND, "--key", "op", "--history", "board.history"),
     "private keys": ("a",),
     "private open": ("w.stats", "w.stats", *ROUND),
     "private round": (
@@ -133,8 +133,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     safle("evaluate", M, "ward.csv", "--counts", "w.eval", folder=place)
     safle("store", "add", "store", "--encoder", E, S, folder=place)
     safle("private", "keys", "op", "-o", "op", folder=place)
-    for name in ("r.private", "h.sqlite"):
-        (place / name).write_text("any")
+    (place / "r.private").write_text("any")
     return place
 
 
@@ -219,7 +218,7 @@ INPUT_OF = {
     "private keys": ("a", "-o", "odd"),
     "private answer": (
         *(S, "--round", "odd", "--operator", "op.pub", "--key", "op"),
-        *("--history", "h.sqlite", "-o", "x"),
+        *("--history", "board.history", "-o", "x"),
     ),
     "publish": (S, "--epsilon", "1", *DECLARED, "--ledger", "odd", "-o", "x"),
 }
@@ -240,7 +239,6 @@ LIBRARY: dict[str, Callable[[Path], Any]] = {
     "write_bytes": lambda path: atomic.write_bytes(path, b"new"),
     "write_together": lambda path: atomic.write_together({path.with_name("y"): b"", path: b"new"}),
     "write_new": lambda path: atomic.write_new(path, "new"),
-    "sealed file": lambda path: SealedFile(path, {"log": ("who",)}),
     "journal": lambda path: append_row(path, {"who": "me"}),
 }
 
@@ -250,16 +248,6 @@ def test_every_way_of_writing_refuses_it(odd: Path, kind: str, name: str) -> Non
     with pytest.raises((InvalidInput, StoreError), match=r"odd: (no row can be added: .*odd: )?is"):
         LIBRARY[name](odd)
     assert not (odd.parent / "y").exists()
-
-
-@pytest.mark.parametrize("suffix", ["-journal", "-shm", "-wal"])
-def test_what_sqlite_writes_beside_a_log_is_looked_at(odd: Path, kind: str, suffix: str) -> None:
-    beside = odd.with_name(f"log.sqlite{suffix}")
-    beside.symlink_to("odd")
-    with pytest.raises(StoreError, match=f"log.sqlite{suffix}: is a link"):
-        SealedFile(odd.with_name("log.sqlite"), {"log": ("who",)})
-    beside.unlink()
-    assert not odd.with_name("log.sqlite").exists()
 
 
 @pytest.mark.parametrize("beside", [".release.txt", ".release.html"])

@@ -1,32 +1,39 @@
 """Images -> a features file, by a run that can be resumed; the file appears when it is complete.
 
-The journal of an unfinished run is ``<output>.partial``, a sealed file.
+The journal of an unfinished run is ``<output>.partial``, a file of SQLite.
 """
 
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from safle.basics import SealedFile, atomic, printable
-from safle.errors import ImageError
+from safle.basics import atomic, printable
+from safle.errors import ImageError, InvalidInput, StoreError
 from safle.tables import write_features_file
 from safle_images.backbones.extraction import Batch, extract
 from safle_images.backbones.loading import Backbone
 from safle_images.readers import ImageSource, Label
 
 DEFAULT_SHARE = 0.01
-_TABLES = {"run": ("header",), "entries": ("about", "data")}
-_UNUSABLE = (
-    "the journal of an unfinished run cannot be used ({error}); if another run is writing the same "
-    "output, wait for it or choose another output; make room if the disk is full; otherwise delete "
-    "it to begin again"
-)
+_BESIDE = ("", "-journal", "-shm", "-wal")
+# Exclusive: a second run would take this journal for an old one, and delete it.
+_BEGIN = """
+PRAGMA locking_mode = EXCLUSIVE;
+PRAGMA synchronous = FULL;
+PRAGMA journal_mode = WAL;
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS run (header TEXT);
+CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, about TEXT, data BLOB);
+COMMIT;
+"""
 
 
 @dataclass(frozen=True)
@@ -161,42 +168,62 @@ class Journal:
         self.unreadable: list[tuple[str, str]] = []
         text = json.dumps(header, sort_keys=True)
         self._open()
-        headers = [row[1] for row in self._file.rows("run")]
+        headers = [header for (header,) in self._ask("SELECT header FROM run")]
         self.discarded = headers not in ([], [text])
         if self.discarded:
             self.remove()
             self._open()
         if headers != [text]:
-            with self._file.transaction():
-                self._file.append("run", text)
-        for _, about, _ in self._file.rows("entries"):
+            list(self._ask("INSERT INTO run VALUES (?)", text))
+        for (about,) in self._ask("SELECT about FROM entries ORDER BY number"):
             self._count(about)
 
     def _open(self) -> None:
-        # Alone: a second run would take this journal for an old one, and delete it.
-        self._file = SealedFile(self.path, _TABLES, alone=True, message=_UNUSABLE)
+        with self._explaining():
+            for suffix in _BESIDE:
+                atomic.check_place(f"{self.path}{suffix}")
+            self._base = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+            try:
+                self._base.executescript(_BEGIN)
+            except BaseException:
+                self._base.close()
+                raise
+
+    def _ask(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        with self._explaining():
+            yield from self._base.execute(statement, values)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError, InvalidInput) as error:
+            raise StoreError(
+                f"{self.path}: the journal of an unfinished run cannot be used ({error}); if "
+                "another run is writing the same output, wait for it or choose another output; "
+                "make room if the disk is full; otherwise delete it to begin again"
+            ) from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._base.close()
 
     def append(self, batch: Batch, data: bytes) -> None:
         """Add an entry for a batch; ``data`` are its features."""
         about = json.dumps([batch.images, batch.names, batch.labels, batch.unreadable])
-        with self._file.transaction():
-            self._file.append("entries", about, data)
+        list(self._ask("INSERT INTO entries (about, data) VALUES (?, ?)", about, data))
         self._count(about)
 
     def data(self) -> Iterator[bytes]:
         """The data of all entries, in order."""
-        for _, _, data in self._file.rows("entries"):
+        for (data,) in self._ask("SELECT data FROM entries ORDER BY number"):
             yield data
 
     def remove(self) -> None:
         """Delete the journal."""
-        self._file.close()
+        self._base.close()
         self.path.unlink(missing_ok=True)
 
     def _count(self, about: str) -> None:

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from safle.basics import atomic as atomic
     from safle.basics.imports import define_public_names as define_public_names
     from safle.basics.imports import require_package as require_package
+    from safle.basics.journal import Row as Row
+    from safle.basics.journal import append_row as append_row
+    from safle.basics.journal import locked as locked
     from safle.basics.journal import now as now
+    from safle.basics.journal import read_rows as read_rows
     from safle.basics.memory import most_memory as most_memory
     from safle.basics.memory import readable as readable
     from safle.basics.memory import require_free_memory as require_free_memory
@@ -39,7 +43,6 @@ if TYPE_CHECKING:
     from safle.basics.places import parse_toml as parse_toml
     from safle.basics.places import read_capped as read_capped
     from safle.basics.places import read_toml as read_toml
-    from safle.basics.sealed import SealedFile as SealedFile
     from safle.basics.settings import Setting as Setting
     from safle.basics.settings import as_settings as as_settings
     from safle.basics.settings import describe as describe

@@ -75,7 +75,8 @@ def read_rows(path: StrPath) -> list[Row]:
     """All rows, oldest first; `StoreError` for one that is not what was written."""
     with open_regular(path, StoreError) as file:
         lines = file.read().split(b"\n")
-    # What follows the last end of a line is empty, or was cut off by a kill.
+    if not _is_part(lines[-1]):
+        raise _damaged(path, len(lines))
     return [_row_of(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
 
 
@@ -98,7 +99,15 @@ def _end_of_lines(descriptor: int) -> int:
     size = os.fstat(descriptor).st_size
     if not size or os.pread(descriptor, 1, size - 1) == b"\n":
         return size
-    return os.pread(descriptor, size, 0).rfind(b"\n") + 1
+    whole, end, rest = os.pread(descriptor, size, 0).rpartition(b"\n")
+    if not _is_part(rest):
+        raise InvalidInput("it does not end with a row; expected a file of rows that safle wrote")
+    return len(whole + end)
+
+
+def _is_part(rest: bytes) -> bool:
+    """Whether this, after the last end of a line, was a row until a kill or a power loss."""
+    return b'{"'.startswith(rest.strip(b"\0")[:2])
 
 
 def _line_of(row: Mapping[str, Any]) -> bytes:
@@ -116,7 +125,11 @@ def _row_of(path: StrPath, number: int, line: bytes) -> Row:
             return row
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
-    raise StoreError(
+    raise _damaged(path, number)
+
+
+def _damaged(path: StrPath, number: int) -> StoreError:
+    return StoreError(
         f"{path}: line {number} is not what was written: somebody has changed it, or the disk has; "
         "bring the file back from a backup"
     )

@@ -5,7 +5,7 @@ Examples
 >>> from safle.site import log_refusal, site_log
 >>> with log_refusal(note="nothing is refused here"):
 ...     site_log().suffix
-'.sqlite'
+'.jsonl'
 """
 
 from typing import TYPE_CHECKING
