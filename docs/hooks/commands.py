@@ -11,7 +11,7 @@ INTRODUCTION = """# Commands
 
 This page says what `safle COMMAND --help` says.
 Every command also takes `--quiet` (only results and errors), `--debug` (where an error
-comes from) and `--force` (overwrite a file of another type, which is refused otherwise).
+comes from) and `--force` (overwrite files that exist, which is refused otherwise).
 A command that fails prints one line and exits with 1, or with 2 for wrong usage
 and 130 for Ctrl-C.
 """

@@ -206,11 +206,10 @@ def test_an_evaluation_says_what_was_promised(total, safle, tmp_path):
     write_table(tmp_path / "test.npz", features, np.repeat(["ill", "well"], 2000))
     for name, statistics, said in (("noisy", noisy, True), ("exact", exact, False)):
         Model.of(encoder, solve(statistics)).save(tmp_path / name)
-        shown = safle(
-            "evaluate", tmp_path / name, tmp_path / "test.npz", "--json", tmp_path / "f.json"
-        )
+        figures = tmp_path / f"{name}.json"
+        shown = safle("evaluate", tmp_path / name, tmp_path / "test.npz", "--json", figures)
         assert ("epsilon 2, delta 1e-05" in shown) == said
-        written = json.loads((tmp_path / "f.json").read_text())
+        written = json.loads(figures.read_text())
         assert written.get("privacy") == ("epsilon 2, delta 1e-05" if said else None)
     (tmp_path / "noisy.stats").write_bytes(encode(noisy))
     card = tmp_path / "card.md"
@@ -237,7 +236,7 @@ def test_publishing_keeps_to_the_site_s_policy(total, safle, tmp_path, monkeypat
     assert "numbers of noise ..." in said
     assert "warning" not in said
     # With the first one, the second is more than the policy allows.
-    assert "before this one: 1" in safle(*asked, "--epsilon", 1, code=1)
+    assert "before this one: 1" in safle(*asked, "--force", "--epsilon", 1, code=1)
     events = [event["event"] for event in read_log(tmp_path / "log.jsonl")]
     assert events == ["refused", "refused", "written", "refused"]
 

@@ -48,7 +48,7 @@ SHARE = click.FloatRange(0.0, 1.0)
 @option("--workers", WORKERS, "N", type=COUNT, show_default="one per processor")
 @option("--device", DEVICE, "NAME", default="auto")
 @option("--half", HALF, is_flag=True)
-@output("The features file to write (.safetensors).", "features")
+@output("The features file to write (.safetensors).")
 def features(session: Session, /, images: Path, output: Path, **options: Any) -> None:
     """Turn images into features with a pretrained backbone.
 
@@ -147,7 +147,7 @@ def backbones(context: click.RichContext, /) -> None:
 @option("--interpolation", "bilinear or bicubic.", "NAME", type=FILTERS)
 @option("--mean", "Means to subtract from values 0 to 255.", "R G B", type=TRIPLE)
 @option("--deviation", "Deviations to divide values 0 to 255 by.", "R G B", type=TRIPLE)
-@output("The ONNX file to write; give it to every client.", "ONNX graph")
+@output("The ONNX file to write; give it to every client.")
 def export(session: Session, /, what: str, output: Path, **options: Any) -> None:
     """Export a network to one ONNX file that declares its preprocessing, and check the file.
 
@@ -180,7 +180,7 @@ def export(session: Session, /, what: str, output: Path, **options: Any) -> None
     "safle encoder make --moments moments.safetensors -o encoder.safetensors",
     of=backbones,
 )
-@output("The file of moments to write (.safetensors).", "moments")
+@output("The file of moments to write (.safetensors).")
 def moments(session: Session, /, output: Path) -> None:
     """Write the moments of the default backbone's features over public images.
 

@@ -205,7 +205,7 @@ def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]
 
 @command("safle experiment all --out results && safle report results", panel="Try it")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR", help="Where results are.")
-@written("-o --output", "The page to write; by default DIR/report.html.", "page")
+@written("-o --output", "The page to write; by default DIR/report.html.")
 def report(session: Session, /, folder: Path, output: Path | None) -> None:
     """Make one self-contained HTML page of all results in a folder.
 

@@ -135,7 +135,7 @@ def keys(session: Session, /, name: str, output: Path, history_path: Path | None
 @opt.option("--least least_clients", LEAST, "N", type=click.IntRange(min=2))
 @opt.option("--after earlier_answers", AFTER, "PLACE", type=opt.PLACE, multiple=True)
 @opt.file_option("--key key_path", OPERATOR_KEY, required=True)
-@opt.output("The round file to write; all parties need it.", "private round")
+@opt.output("The round file to write; all parties need it.")
 def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -> None:
     """Declare a private round: what is summed, by which clients, and who opens the sum.
 
@@ -209,10 +209,8 @@ def _space(options: dict[str, Any]) -> Space:
 @command(EXAMPLES[3], name="sum", of=private)
 @click.argument("files", nargs=-1, required=True, help=FILES)
 @round_options(key=False, required=True)
-@opt.written("--request", REQUEST, "request to keyholders", required=True)
-@opt.output(
-    "The masked sum to write; it stays here until the keyholders have answered.", "masked sum"
-)
+@opt.written("--request", REQUEST, required=True)
+@opt.output("The masked sum to write; it stays here until the keyholders have answered.")
 def add_up(
     session: Session,
     /,
@@ -247,7 +245,7 @@ def add_up(
 @opt.flag("--new-history", NEW_HISTORY)
 @opt.option("--despite-difference", DESPITE, "CLIENT", multiple=True)
 @opt.flag("--yes", "Answer without asking you; what is refused stays refused.")
-@opt.output("The answer to write; send it to the server.", "keyholder's answer")
+@opt.output("The answer to write; send it to the server.")
 def answer(
     session: Session,
     /,
@@ -291,9 +289,6 @@ def answer(
     session.facts(f"{output}: keyholder's answer", facts)
 
 
-TOTALS = "statistics", "histogram", "evaluation counts", "noisy statistics"
-
-
 @command(
     EXAMPLES[6],
     "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
@@ -303,7 +298,7 @@ TOTALS = "statistics", "histogram", "evaluation counts", "noisy statistics"
 @click.argument("masked_sum", type=opt.FILE, metavar="SUM", help="The masked sum.")
 @click.argument("answers", type=opt.FILE, nargs=-1, required=True, help="The keyholders' answers.")
 @round_options(key=False, required=True)
-@opt.output("The total to write: an ordinary file of what was added up.", *TOTALS)
+@opt.output("The total to write: an ordinary file of what was added up.")
 def open_total(
     session: Session,
     /,

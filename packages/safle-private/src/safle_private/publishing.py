@@ -51,7 +51,7 @@ BESIDE_SUM = "SUM.releases, or releases.jsonl in a store"
 @opt.option("--most-epsilon", MOST_EPSILON, "E", type=opt.POSITIVE)
 @opt.policy_option
 @opt.file_option("--ledger", LEDGER, show_default=BESIDE_SUM)
-@opt.output("The noisy statistics to write.", "noisy statistics")
+@opt.output("The noisy statistics to write.")
 def publish(
     session: Session, /, total: Path, epsilon: float, delta: float, output: Path, **options: Any
 ) -> None:

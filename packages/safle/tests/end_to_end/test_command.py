@@ -156,7 +156,8 @@ DEFAULT = {
 def test_encoders_from_every_calibration(
     folder: Path, options: list[str], settings: dict[str, object]
 ) -> None:
-    shown = safle("encoder", "make", *options, "-o", "made.safetensors", folder=folder).stdout
+    made_again = ("-o", "made.safetensors", "--force")
+    shown = safle("encoder", "make", *options, *made_again, folder=folder).stdout
     made = load_encoder(folder / "made.safetensors")
     assert made.feature_dim == 3
     assert settings.items() <= to_mapping(made.settings).items()

@@ -48,7 +48,7 @@ def test_an_encoder_declares_its_classes_and_clients_refuse_others(safle, tmp_pa
     made = ("encoder", "make", "--range", 0, 4, "--features", 2, "--kind", "linear", "-o", path)
     safle(*made)
     plain = load_encoder(path)
-    safle(*made, "--only-classes", "well, ill")
+    safle(*made, "--force", "--only-classes", "well, ill")
     encoder = load_encoder(path)
     assert encoder.classes == ("ill", "well")
     assert encoder.fingerprint != plain.fingerprint

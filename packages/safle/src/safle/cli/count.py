@@ -68,9 +68,7 @@ def warn_of_repeats(session: Session, table: Table, rows: Any) -> None:
 @opt.encoder_file()
 @opt.counting_options
 @before_options
-@opt.output(
-    "The statistics file to write; send it to the server.", "statistics", "masked contribution"
-)
+@opt.output("The statistics file to write; send it to the server.")
 def count(
     session: Session, /, features: Path, encoder_path: Path, output: Path, **options: Any
 ) -> None:
@@ -115,7 +113,7 @@ def count(
 @opt.table_options()
 @opt.policy_option
 @before_options
-@opt.output("The histogram file to write.", "histogram", "masked contribution")
+@opt.output("The histogram file to write.")
 def histogram(session: Session, /, features: Path, output: Path, **options: Any) -> None:
     """Count a client's features into histograms, to calibrate the encoder together.
 

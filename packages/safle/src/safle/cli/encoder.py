@@ -125,7 +125,7 @@ def encoder() -> None:
 @opt.file_option("--sample", "Calibrate by a table of public features.", panel=opt.MAIN_PANEL)
 @opt.file_option("--histogram", HISTOGRAM, panel=opt.MAIN_PANEL)
 @opt.file_option("--schema", SCHEMA, panel=opt.MAIN_PANEL)
-@opt.written("-o --output", OUTPUT, "encoder", required=True, panel=opt.MAIN_PANEL)
+@opt.written("-o --output", OUTPUT, required=True, panel=opt.MAIN_PANEL)
 @_kind_options()
 @opt.option(
     "--only-classes",

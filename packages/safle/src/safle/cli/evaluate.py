@@ -46,9 +46,9 @@ PAGE = "Also write a page: figures, curves, reliability, confusion matrix."
     "safle evaluate hospital_a.eval hospital_b.eval --html evaluation.html",
 )
 @click.argument("files", nargs=-1, required=True, type=opt.PLACE, help=FILES)
-@opt.written("--counts", COUNTS, "evaluation counts", "masked contribution")
-@opt.written("--json", "Also write all figures.", "figures")
-@opt.written("--html", PAGE, "page")
+@opt.written("--counts", COUNTS)
+@opt.written("--json", "Also write all figures.")
+@opt.written("--html", PAGE)
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
 @opt.table_options()
 @opt.policy_option
@@ -179,7 +179,7 @@ def _show(session: Session, report: EvaluationReport, title: str, privacy: dict[
     type=opt.FILE,
     help="Counts that `safle evaluate --counts` wrote, of one or several sites.",
 )
-@opt.output("The model to write.", "model")
+@opt.output("The model to write.")
 def fit_temperature(
     session: Session, /, model: Path, counts: tuple[Path, ...], output: Path
 ) -> None:
@@ -214,7 +214,7 @@ MODE = "How contributions travelled: readable by the server, or as private sums.
 @opt.option("--mode", MODE, type=click.Choice(["plain", "masked"]))
 @opt.file_option("--test", "Labelled features to measure it on.")
 @opt.table_options()
-@opt.output("The Markdown file to write.", "model card")
+@opt.output("The Markdown file to write.")
 def card(session: Session, /, model: Path, test: Path | None, output: Path, **options: Any) -> None:
     """Write a model card: sites, samples, head, privacy, figures, digests and limits.
 

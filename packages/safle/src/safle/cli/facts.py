@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from safle.basics.memory import readable
 from safle.basics.texts import list_names
 from safle.cli.session import Session
 from safle.encoders import Encoder
-from safle.errors import SafleError
 from safle.tables.checks import ClassName, near_duplicates
 
 if TYPE_CHECKING:
@@ -26,17 +24,6 @@ if TYPE_CHECKING:
     from safle.tables.schema import Schema
 
 Facts = dict[str, object]
-MARKS = {
-    "model card": rb"\A# Model card\n\n\| \| \|\n\|---\|---\|\n\| digest \| `[0-9a-f]{64}`",
-    "page": rb'<meta name="generator" content="safle">',
-    "figures": rb'\A\{\s*"model": "[0-9a-f]{64}"',
-    "ridge curve": rb"\Aridge,\w+,degrees_of_freedom\r?\n",
-    "predictions": rb'\A[^,\n]*,class(\r?\n|,"?probability_)',
-    "ONNX graph": rb"\A\x08.*safle",
-}
-"""Type of a file in a common format -> a pattern at its beginning or near an end."""
-BYTES_SEARCHED = 1 << 16
-"""Bytes at either end of a file in which its mark is searched."""
 SAFETENSORS = ("encoder", "model")
 
 
@@ -156,42 +143,18 @@ def warn_of_no_classes(session: Session, label_column: str) -> None:
 
 
 def file_type_of(path: Path) -> str:
-    """The type of a file that safle has written; empty for all others.
-
-    The content tells, not the name: tables and predictions both end in .csv.
-    """
+    """The type of a file that safle has written; empty for all others."""
     from safle.wire.container import peek_file_type
 
-    return peek_file_type(path) or _type_of_safetensors(path) or _type_by_mark(path)
+    return peek_file_type(path) or _type_of_safetensors(path)
 
 
 def _type_of_safetensors(path: Path) -> str:
     try:
         with path.open("rb"), safe_open(path, framework="numpy") as file:
-            metadata, tensors = file.metadata() or {}, {*file.keys()}
+            metadata = file.metadata() or {}
         format_name = str(json.loads(metadata.get("safle", "{}")).get("format"))
     except (SafetensorError, ValueError, AttributeError):
         return ""
-    if "source" in metadata and tensors == {"mean", "deviation"}:
-        return "moments"
-    if "source" in metadata and {"features", "sample_names"} <= tensors:
-        return "features"
     # By prefix: the reader itself refuses a later version.
     return next((name for name in SAFETENSORS if format_name.startswith(f"safle-{name}-")), "")
-
-
-def _type_by_mark(path: Path) -> str:
-    if path.suffix.lower() == ".toml":
-        from safle.tables.schema import Schema
-
-        try:
-            Schema.read(path)
-        except SafleError:
-            return ""
-        return "schema"
-    with path.open("rb") as file:
-        ends = file.read(BYTES_SEARCHED)
-        file.seek(max(path.stat().st_size - BYTES_SEARCHED, len(ends)))
-        ends += file.read()
-    file_types = (name for name, mark in MARKS.items() if re.search(mark, ends, re.DOTALL))
-    return next(file_types, "")

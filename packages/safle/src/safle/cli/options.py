@@ -60,18 +60,17 @@ def options(*several: Decorator) -> Decorator:
     return decorate
 
 
-def written(names: str, text: str, *file_types: str, **settings: Any) -> Decorator:
-    """An option that names a file to write.
+def written(names: str, text: str, **settings: Any) -> Decorator:
+    """An option that names a file to write: no file that exists, unless --force is given.
 
-    It replaces a file of one of ``file_types``, as `safle.cli.facts.file_type_of` names them, and
-    no other; and never one that the command reads.
+    Never does it replace one that the command reads.
     """
-    return option(names, text, "FILE", type=FILE, cls=Written, file_types=file_types, **settings)
+    return option(names, text, "FILE", type=FILE, cls=Written, **settings)
 
 
-def output(text: str, *file_types: str, **settings: Any) -> Decorator:
+def output(text: str, **settings: Any) -> Decorator:
     """-o FILE; see `written`."""
-    return written("-o --output", text, *file_types, required=True, **settings)
+    return written("-o --output", text, required=True, **settings)
 
 
 def encoder_file(text: str = "The encoder that all clients share.") -> Decorator:

@@ -30,7 +30,7 @@ PREDICTIONS = "The .csv file to write, one line per sample; - for standard outpu
 @opt.features_argument
 @opt.option("--proba", "Add a column with each class's probability.", is_flag=True)
 @opt.table_options()
-@opt.output(PREDICTIONS, "predictions", streams=True)
+@opt.output(PREDICTIONS, streams=True)
 def predict(session: Session, /, model: Path, features: Path, output: Path, **options: Any) -> None:
     """Predict the class of every sample of a table.
 
@@ -112,7 +112,7 @@ WITH_BACKBONE = (
 )
 @opt.model_argument
 @opt.option("--with-backbone backbone", WITH_BACKBONE, "NAME|FILE.onnx", type=opt.PLACE)
-@opt.output("The .onnx file to write.", "ONNX graph")
+@opt.output("The .onnx file to write.")
 def export(session: Session, /, model: Path, backbone: Path | None, output: Path) -> None:
     """Export a model to ONNX: a graph that predicts the same classes, without safle."""
     from safle.model.export import to_onnx

@@ -41,7 +41,7 @@ def schema() -> None:
 @opt.names_option("--category categories", "Categories that look like numbers.")
 @opt.option("--missing", MARKS, "MARK", multiple=True)
 @opt.option("--least", LEAST, "N", type=opt.COUNT, default=5)
-@opt.output("The schema to write, a .toml file: look at it before it leaves the house.", "schema")
+@opt.output("The schema to write, a .toml file: look at it before it leaves the house.")
 def draft(session: Session, /, table: Path, output: Path, **options: Any) -> None:
     """Draft a schema from a client's table; no value of few samples stands in it.
 
@@ -64,7 +64,7 @@ def draft(session: Session, /, table: Path, output: Path, **options: Any) -> Non
 @command(*EXAMPLES, of=schema)
 @click.argument("drafts", type=opt.FILE, nargs=-1, required=True, help="Schemas to merge.")
 @opt.option("--accept", ACCEPT, "POINT", multiple=True)
-@opt.output("The schema to write, a .toml file; it may be changed by hand.", "schema")
+@opt.output("The schema to write, a .toml file; it may be changed by hand.")
 def merge(
     session: Session, /, drafts: tuple[Path, ...], accept: tuple[str, ...], output: Path
 ) -> None:

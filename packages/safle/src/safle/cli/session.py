@@ -184,7 +184,7 @@ def session_options(*, hidden: bool) -> list[click.Option]:
     explained = {
         "--quiet": "Only results and errors: no notes, no progress.",
         "--debug": "Show where an error comes from.",
-        "--force": "Overwrite a file of another type.",
+        "--force": "Overwrite files that exist.",
     }
     settings: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _remember}
     return [
@@ -194,16 +194,10 @@ def session_options(*, hidden: bool) -> list[click.Option]:
 
 
 class Written(click.RichOption):
-    """An option that names a file to write; ``file_types`` are those that it may replace.
+    """An option that names a file to write; with ``streams``, ``-`` is standard output."""
 
-    With ``streams``, ``-`` is standard output.
-    """
-
-    def __init__(
-        self, *args: Any, file_types: tuple[str, ...], streams: bool = False, **settings: Any
-    ) -> None:
+    def __init__(self, *args: Any, streams: bool = False, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.file_types = file_types
         self.streams = streams
 
 
@@ -233,8 +227,10 @@ class Command(click.RichCommand):
                 others = (value for name, value in ctx.params.items() if name != parameter.name)
                 with augment_usage_errors(ctx):
                     _check_place(path, [p for value in others for p in _find_paths(value)])
-                    if path.is_file() and path.stat().st_size and not (session and session.force):
-                        _check_file_type(path, parameter.file_types)
+                    if path.exists() and not (session and session.force):
+                        raise click.UsageError(
+                            f"{path} exists: choose another name, or overwrite it with --force"
+                        )
         return super().invoke(ctx)
 
 
@@ -273,17 +269,6 @@ def _check_place(path: Path, others: list[Path]) -> None:
     check_place(path)
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(errno.EACCES, "not allowed to write here", str(path.parent))
-
-
-def _check_file_type(path: Path, file_types: tuple[str, ...]) -> None:
-    from safle.cli.facts import file_type_of
-
-    found = file_type_of(path)
-    if found not in file_types:
-        shown = f"a file of type {found}" if found else "no file of this type"
-        raise click.UsageError(
-            f"{path} exists and is {shown}: choose another name, or overwrite it with --force"
-        )
 
 
 def command(

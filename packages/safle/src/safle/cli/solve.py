@@ -76,7 +76,7 @@ solve_options = opt.options(
         callback=_read_priors,
         show_default="as they were counted",
     ),
-    opt.written("--curve", CURVE, "ridge curve"),
+    opt.written("--curve", CURVE),
 )
 """How statistics are solved; ``curve`` and ``how`` of `_solve_and_save`."""
 
@@ -88,7 +88,7 @@ solve_options = opt.options(
 @click.argument("total", type=opt.FILE, help="Summed statistics.")
 @opt.encoder_file("The encoder the clients counted with; the model carries a copy.")
 @solve_options
-@opt.output("The model file to write.", "model")
+@opt.output("The model file to write.")
 def solve(session: Session, /, total: Path, encoder_path: Path, **options: Any) -> None:
     """Solve for the weights: one linear system, no rounds, no held-out data.
 
@@ -113,9 +113,9 @@ def read_sum(path: Path, space: CodeSpace) -> Sums:
 
 @command("safle store solve store -o model.safetensors", name="solve")
 @opt.store_argument
-@opt.written("--sum total", "Also write the sum.", "statistics")
+@opt.written("--sum total", "Also write the sum.")
 @solve_options
-@opt.output("The model file to write.", "model")
+@opt.output("The model file to write.")
 def solve_store(session: Session, /, folder: Path, total: Path | None, **options: Any) -> None:
     """Add up everything in the store, verified again, and solve.
 

@@ -37,7 +37,7 @@ RAY = "For statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds
 @opt.option("--ray", RAY, "ADDRESS")
 @opt.flag("--allow-duplicates", "Add the same contribution twice.")
 @opt.limit_options
-@opt.output("The sum to write.", "statistics", "histogram", "evaluation counts")
+@opt.output("The sum to write.")
 def add_up(
     session: Session,
     /,
