@@ -59,7 +59,7 @@ def evaluate(
     """Evaluate a model on a labelled table, or show what several sites have counted.
 
     The samples must not be among those that were counted: the model has seen those, and does
-    better on them; the command cannot know. Every figure has an interval of 95 %. A class that
+    better on them; the command cannot know. Shares and areas have intervals of 95 %. A class that
     the model has never seen counts as an error. With --counts, a site writes integers that add up
     over sites: the confusion matrix, and how many samples of each class were given which
     probability.

@@ -1,13 +1,16 @@
-"""Evaluation counts -> figures, each with an interval of 95 %.
+"""Evaluation counts -> figures; where statistics knows one, with an interval of 95 %.
 
 Shares (accuracy, sensitivity, specificity) have Wilson's interval, and means of shares the
-square-and-add interval of Newcombe. The intervals of all others are 1.96 deviations wide to each
-side, over `DRAWS` resamples of the counts. Bins are narrow: areas and losses differ from those of
-single scores in about the fourth digit.
+square-and-add interval of Newcombe. An AUC has the interval of DeLong, DeLong and Clarke-Pearson
+(Biometrics 44, 1988): with v_i the share of other samples below sample i of the class, and w_j the
+share of the class above sample j of the others, ties counted half,
 
-A sample is in the scores of every class, and counts do not say where. Resamples take the
-probability that it lacks of its own class for that of one other: this is true of two classes, and
-with more gives nearly the intervals of resampled samples.
+    ``variance(AUC) = variance(v) / samples + variance(w) / others``.
+
+Counts do not say how the areas of several classes vary together. Their mean gets the interval that
+is right if they vary as one: so it is for two classes, and with more the interval is too wide.
+
+Bins are narrow: areas and losses differ from those of single scores in about the fourth digit.
 """
 
 from __future__ import annotations
@@ -23,7 +26,6 @@ from safle.errors import InvalidInput
 from safle.evaluation.counts import Evaluation, bin_probabilities
 from safle.tables.checks import ClassName
 
-DRAWS = 200
 Z = 1.959963984540054
 CALIBRATION_BINS = 15
 FIGURES = {
@@ -53,19 +55,21 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure and the ends of its interval; NaN where it is not defined.
+    """A figure and the ends of its interval; NaN where they are not defined.
 
-    >>> str(Figure(0.9, 0.85, 0.94))
-    '0.900 (0.850 to 0.940)'
+    >>> str(Figure(0.9, 0.85, 0.94)), str(Figure(0.9))
+    ('0.900 (0.850 to 0.940)', '0.900')
     """
 
     value: float
-    low: float
-    high: float
+    low: float = float("nan")
+    high: float = float("nan")
 
     def __str__(self) -> str:
         if np.isnan(self.value):
             return "-"
+        if np.isnan(self.low):
+            return f"{self.value:.3f}"
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
     def to_json(self) -> dict[str, float | None]:
@@ -107,27 +111,33 @@ class Figures:
     calibration_error: Figure
 
     @staticmethod
-    def of(evaluation: Evaluation, *, positive: ClassName | None = None, seed: int = 0) -> Figures:
+    def of(evaluation: Evaluation, *, positive: ClassName | None = None) -> Figures:
         """Figures of counts.
 
         Parameters
         ----------
         positive : of two classes, the one whose sensitivity and specificity are shown; None for
             the last
-        seed : of the resamples for intervals
         """
         if not evaluation.sample_count:
             raise InvalidInput("no sample was evaluated; there is nothing to measure")
         rates = class_rates(evaluation.confusion)
         chosen = _shown_classes(evaluation, positive)
         right = np.array([np.trace(evaluation.confusion)])
-        shares = {
-            "accuracy": _mean_share(right, np.array([evaluation.sample_count])),
-            "balanced_accuracy": _mean_share(*rates["sensitivity"]),
-            "sensitivity": _mean_share(*(counts[chosen] for counts in rates["sensitivity"])),
-            "specificity": _mean_share(*(counts[chosen] for counts in rates["specificity"])),
-        }
-        return Figures(**shares, **_resample(evaluation, seed))
+        f1 = divide(*rates["f1"])
+        occurring = evaluation.class_counts[:-1] > 0
+        return Figures(
+            accuracy=_mean_share(right, np.array([evaluation.sample_count])),
+            balanced_accuracy=_mean_share(*rates["sensitivity"]),
+            sensitivity=_mean_share(*(counts[chosen] for counts in rates["sensitivity"])),
+            specificity=_mean_share(*(counts[chosen] for counts in rates["specificity"])),
+            macro_f1=Figure(_mean(f1[occurring])),
+            macro_auc=_mean_area(evaluation.scores),
+            macro_pr_auc=Figure(_mean(precision_areas(evaluation.scores))),
+            brier=Figure(_brier_score(evaluation.scores)),
+            log_loss=Figure(_log_loss(evaluation.scores)),
+            calibration_error=Figure(_calibration_error(evaluation.confidence)),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Every figure by its name: value, low, high; null where it is not defined."""
@@ -194,78 +204,34 @@ def _mean_share(part: Floats, whole: Floats) -> Figure:
     return Figure(mean, max(mean - below, 0.0), min(mean + above, 1.0))
 
 
-def _resample(evaluation: Evaluation, seed: int) -> dict[str, Figure]:
-    confusion, scores, confidence = evaluation.arrays.values()
-    values = _measure(confusion, scores, confidence)
-    own_error = _own_error(scores)
-    generator = np.random.Generator(np.random.PCG64(seed))
-    draws = []
-    for _ in range(DRAWS):
-        drawn_scores = _draw_scores(scores, generator)
-        draw = _measure(generator.poisson(confusion), drawn_scores, generator.poisson(confidence))
-        # A sample's squares of other classes grow with that of its own, which is in no other bin.
-        draw["brier"] = values["brier"] * float(divide(_own_error(drawn_scores), own_error))
-        draws.append(draw)
-    figures = {}
-    for name, value in values.items():
-        drawn = np.array([draw[name] for draw in draws])
-        drawn = drawn[~np.isnan(drawn)]
-        width = Z * float(drawn.std()) if len(drawn) else np.inf
-        highest_value = np.inf if name == "log_loss" else 1.0
-        figures[name] = Figure(value, max(value - width, 0.0), min(value + width, highest_value))
-    return figures
+def _mean_area(scores: NDArray[np.int64]) -> Figure:
+    """The mean of the classes' areas, and the mean of their deviations to each side.
+
+    Where all are ranked right nothing varies, and nothing can be said of others: no interval.
+    """
+    values = areas(scores)
+    defined = ~np.isnan(values)
+    if not defined.any():
+        return Figure(np.nan)
+    mean = float(values[defined].mean())
+    half = Z * float(area_deviations(scores)[defined].mean())
+    if not half > 0:
+        return Figure(mean)
+    return Figure(mean, max(mean - half, 0.0), min(mean + half, 1.0))
 
 
-def _draw_scores(scores: NDArray[np.int64], generator: np.random.Generator) -> Floats:
-    """Scores of a resample: a sample is drawn for its own class, and for another it may be."""
-    drawn = np.zeros(scores.shape)
-    used = scores[:, 1].any(axis=0)
-    own = scores[:, 1, used]
-    drawn_own = generator.poisson(own)
-    drawn[:, 1, used] = drawn_own
-    all_own, all_drawn = own.sum(axis=0), drawn_own.sum(axis=0)
-    others = max(len(scores) - 1, 1)
-    for place in range(len(scores)):
-        # Samples in doubt about this class, from the lowest probability of their own, have the
-        # highest of this class, in the same order; all further ones are drawn by themselves.
-        doubting = _running_sum((all_own - own[place]) / others)
-        drawn_doubting = _running_sum((all_drawn - drawn_own[place]) / others)
-        bins = np.flatnonzero(scores[place, 0])[::-1]
-        ranks = _running_sum(scores[place, 0, bins])
-        highest = np.diff(np.interp(ranks, doubting, drawn_doubting))
-        further = np.diff(np.maximum(ranks - doubting[-1], 0))
-        drawn[place, 0, bins] = highest + generator.poisson(further)
-    return drawn
-
-
-def _running_sum(counts: NDArray[Any]) -> Floats:
-    return np.append(0.0, np.cumsum(counts))
-
-
-def _own_error(scores: NDArray[Any]) -> float:
-    """Mean squared error of the true classes' probabilities."""
-    own = scores[:, 1].sum(axis=0)
-    return float(divide(own @ (1 - bin_probabilities()) ** 2, own.sum()))
-
-
-def _measure(
-    confusion: NDArray[np.int64], scores: NDArray[Any], confidence: NDArray[np.int64]
-) -> dict[str, float]:
-    true = confusion.sum(axis=1)[:-1]
-    n, classes = float(scores[0].sum()), len(scores)
+def _brier_score(scores: NDArray[np.int64]) -> float:
     middles = bin_probabilities()
     squares = (scores[:, 1] @ (1 - middles) ** 2 + scores[:, 0] @ middles**2).sum()
+    samples = scores[0].sum()
+    return float(divide(squares, samples)) / (2 if len(scores) == 2 else 1)
+
+
+def _log_loss(scores: NDArray[np.int64]) -> float:
     # As in scikit-learn, one answer that is sure and wrong must not outweigh all others.
-    surprise = -np.log(np.maximum(middles, np.finfo(np.float64).eps))
-    losses = scores[:, 1].sum(axis=0) @ surprise
-    return {
-        "macro_f1": _mean(divide(*class_rates(confusion)["f1"])[true > 0]),
-        "macro_auc": _mean(areas(scores)),
-        "macro_pr_auc": _mean(precision_areas(scores)),
-        "brier": float(divide(squares, n)) / (2 if classes == 2 else 1),
-        "log_loss": float(divide(losses, scores[:, 1].sum())),
-        "calibration_error": _calibration_error(confidence),
-    }
+    surprise = -np.log(np.maximum(bin_probabilities(), np.finfo(np.float64).eps))
+    own = scores[:, 1].sum(axis=0)
+    return float(divide(own @ surprise, own.sum()))
 
 
 def _mean(values: Floats) -> float:
@@ -275,9 +241,42 @@ def _mean(values: Floats) -> float:
 
 def areas(scores: NDArray[Any]) -> Floats:
     """Area under the ROC curve of each class, (class_count,); ties count half."""
-    others, own = scores[:, 0].astype(np.float64), scores[:, 1].astype(np.float64)
-    below = np.cumsum(others, axis=1) - others / 2
-    return divide((own * below).sum(axis=1), own.sum(axis=1) * others.sum(axis=1))
+    others = scores[:, 0].astype(np.float64)
+    own = scores[:, 1].astype(np.float64)
+    return divide((own * _below(others)).sum(axis=1), own.sum(axis=1) * others.sum(axis=1))
+
+
+def area_deviations(scores: NDArray[Any]) -> Floats:
+    """Standard deviation of each area, (class_count,), by DeLong; NaN with less than two samples.
+
+    >>> scores = np.zeros((1, 2, 1024), np.int64)
+    >>> scores[0, 0, [0, 2]] = scores[0, 1, [1, 3]] = 50
+    >>> float(areas(scores)[0]), round(float(area_deviations(scores)[0]), 4)
+    (0.75, 0.0355)
+    """
+    others = scores[:, 0].astype(np.float64)
+    own = scores[:, 1].astype(np.float64)
+    samples = own.sum(axis=1)
+    other_samples = others.sum(axis=1)
+    above = samples[:, None] - _below(own)
+    of_own = _variance(divide(_below(others), other_samples[:, None]), own)
+    of_others = _variance(divide(above, samples[:, None]), others)
+    deviations: Floats = np.sqrt(divide(of_own, samples) + divide(of_others, other_samples))
+    return deviations
+
+
+def _below(counts: Floats) -> Floats:
+    """How many lie below each bin, half of its own among them."""
+    below: Floats = np.cumsum(counts, axis=1) - counts / 2
+    return below
+
+
+def _variance(values: Floats, counts: Floats) -> Floats:
+    """The variance of values that occur ``counts`` times, row by row; NaN for fewer than two."""
+    times = counts.sum(axis=1)
+    values = np.where(counts > 0, values, 0.0)
+    mean = divide((counts * values).sum(axis=1), times)
+    return divide((counts * (values - mean[:, None]) ** 2).sum(axis=1), times - 1)
 
 
 def precision_areas(scores: NDArray[Any]) -> Floats:
