@@ -5,12 +5,9 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-import pytest
 
 from safle import declared_range, make_encoder
 from safle.site.log import read_log, site_log
-
-pytest.importorskip("cryptography.hazmat.primitives.hpke", reason="needs the extra private")
 
 
 def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
