@@ -22,7 +22,8 @@ from benchmarks.report import Bar, Disagreement
 from benchmarks.timing import Times, race
 from safle import Model, make_encoder, public_sample
 from safle.model.export import to_onnx
-from safle.solver import Solution
+from safle.solver.heads import FittedHead
+from safle.solver.solution import Origin
 
 OTHER_DIM, OTHER_UNITS, OTHER_SAMPLES = 1_280, 600, 10_000
 REPEATS, ROW_REPEATS = 7, 300
@@ -68,18 +69,14 @@ def run(dataset: data.Dataset, *, quick: bool) -> tuple[dict[str, Any], list[Bar
 def _drawn_model(features: Floats, **settings: int) -> Model:
     encoder = make_encoder(public_sample(features[: data.PUBLIC_SAMPLES]), **settings)
     generator = np.random.default_rng(0)
-    return Model.of(
-        encoder,
-        Solution(
-            encoder.space,
-            np.empty(0, np.int64),
-            tuple(range(data.CLASSES)),
-            generator.standard_normal((encoder.layout.dense_dim, data.CLASSES)),
-            generator.standard_normal(data.CLASSES),
-            "least-squares",
-            1.0,
-        ),
+    fitted = FittedHead(
+        "least-squares",
+        1.0,
+        generator.standard_normal((encoder.layout.dense_dim, data.CLASSES)),
+        generator.standard_normal(data.CLASSES),
     )
+    origin = Origin(encoder.space, np.empty(0, np.int64), tuple(range(data.CLASSES)))
+    return Model(encoder, origin, fitted)
 
 
 def _race_torch(model: Model, features: Floats) -> Times:

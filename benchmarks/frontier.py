@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, stdev
@@ -29,14 +30,17 @@ from benchmarks.frontier_network import train_network
 from benchmarks.frontier_picture import draw
 from benchmarks.report import Bar, Outcome, note
 from benchmarks.settings import REPOSITORY, Settings
-from safle import Model, count, make_encoder, public_sample, solve
+from safle import Model, count, make_encoder, public_sample
 from safle.basics import to_mapping
+from safle.basics.progress import no_progress
 from safle.encoders import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.random_features import suits_by_class
-from safle.solver.quadratic import can_square
-from safle.solver.reduction import Reduction
-from safle.solver.solving import put_head
+from safle.errors import InvalidInput
+from safle.solver import HEADS, Solution
+from safle.solver.choice import choose_ridge
+from safle.solver.least_squares import LeastSquares, solve_exactly
+from safle.statistics.value import Sums
 from safle.wire import encode
 
 CLIENTS, MOST_SAMPLES = 100, 500
@@ -215,16 +219,21 @@ def _try_heads(encoder: Encoder, dataset: data.Dataset, seed: int) -> dict[str, 
     """Accuracies of all heads that the encoder's statistics allow, and what they took."""
     begun = time.perf_counter()
     statistics = count(encoder, dataset.train, dataset.train_labels)
-    chosen = solve(statistics, head=JUDGED)
-    seconds = time.perf_counter() - begun
-    least = solve(statistics, head="least-squares", ridge=chosen.ridge)
-    other = put_head("discriminant", least, Reduction(statistics).target)
-    solutions = {"least-squares": least, "discriminant": other, JUDGED: chosen}
-    if can_square(statistics):
-        solutions["quadratic"] = solve(statistics, head="quadratic")
-    accuracies = {
-        head: dataset.accuracy(Model.of(encoder, found)) for head, found in solutions.items()
-    }
+    base = _solve(statistics)
+
+    def base_of(part: Sums = statistics, _ridge: object = "auto") -> LeastSquares:
+        """All heads share what is solved of all columns."""
+        return base if part is statistics else _solve(part)
+
+    accuracies = {}
+    seconds = 0.0
+    for name in sorted(HEADS, key=lambda name: name != JUDGED):
+        # Some heads need sums that are counted by class.
+        with suppress(InvalidInput):
+            fitted = HEADS[name].fit(statistics, base_of)
+            seconds = seconds or time.perf_counter() - begun
+            solution = Solution.of(statistics, base, fitted)
+            accuracies[name] = dataset.accuracy(Model.of(encoder, solution))
     client = _shuffled(dataset, seed)[: _client_samples(dataset)]
     sent = count(encoder, dataset.train[client], dataset.train_labels[client])
     return {
@@ -233,6 +242,10 @@ def _try_heads(encoder: Encoder, dataset: data.Dataset, seed: int) -> dict[str, 
         "columns": statistics.dim,
         "megabytes": len(encode(sent)) / 1e6,
     }
+
+
+def _solve(statistics: Sums) -> LeastSquares:
+    return solve_exactly(choose_ridge(statistics, "auto", "auto", no_progress))
 
 
 def _means(name: str, dataset: data.Dataset, trials: list[dict[str, Any]]) -> list[Point]:

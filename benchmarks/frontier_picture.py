@@ -8,7 +8,16 @@ from typing import Any
 
 from safle.solver import HEADS
 
-MARKERS = dict(zip(HEADS, "osD*", strict=True))
+SHAPES = {
+    "diamond": "D",
+    "square": "s",
+    "circle": "o",
+    "star": "*",
+    "triangle": "^",
+    "cross": "X",
+    "plus": "P",
+}
+MARKERS = dict(zip(HEADS, SHAPES.values(), strict=False))
 
 
 def draw(points: Sequence[Any], path: Path) -> Path | None:
@@ -21,7 +30,7 @@ def draw(points: Sequence[Any], path: Path) -> Path | None:
     sources = list(dict.fromkeys(point.data for point in points))
     colours = {name: f"C{at}" for at, name in enumerate(dict.fromkeys(p.encoder for p in points))}
     figure = Figure(figsize=(8, 0.4 + 3.6 * len(sources)), layout="constrained")
-    words = "circle: least squares, square: discriminant, diamond: averaged, star: quadratic"
+    words = ", ".join(f"{shape}: {head}" for head, shape in zip(HEADS, SHAPES, strict=False))
     figure.suptitle(words, fontsize=10)
     for axes, source in zip(
         figure.subplots(len(sources), squeeze=False)[:, 0], sources, strict=True

@@ -133,9 +133,9 @@ def _measure(repeats: int, small: int, cycles: float, memory: float) -> tuple[li
 
     steps = generator.integers(-(2**20), 2**20, (units, 10))
     layout = Layout([Block("random", units, scale=4, high=15)])
-    weighing = scoring.DenseScores(layout, steps.astype(np.float32), 1.0)
+    weighing = scoring.split_dense(layout, steps.astype(np.float32), 1.0)
     codes, scores = np.ascontiguousarray(dense[:, features + 1 :]), np.zeros((samples, 10))
-    seconds = best(lambda: weighing.add(scores, codes), repeats)
+    seconds = best(lambda: scoring.add_dense(scores, codes, weighing), repeats)
     # A weight is multiplied as two halves.
     multiplied = samples * 2 * steps.size
     rates.append(

@@ -24,7 +24,7 @@ from safle.encoders import base, kinds
 from safle.evaluation import counts
 from safle.model import model_file
 from safle.server import folder, store
-from safle.solver import HEADS, choice, heads, quadratic, ridge, temperature
+from safle.solver import HEADS, choice, heads, ridge, temperature
 from safle.wire import container
 from safle_flower.settings import Run
 from safle_lab import baselines
@@ -77,7 +77,7 @@ OTHERS = {
 }
 EQUATIONS = {
     "Equations of the heads": heads,
-    "Equations of the quadratic head": quadratic,
+    **{f"Head {name}": sys.modules[head.fit.__module__] for name, head in HEADS.items()},
     "Temperature": temperature,
     "Ridge": ridge,
     "Which criterion": choice,

@@ -117,7 +117,7 @@ def test_few_samples_have_the_bytes_of_all_where_messages_have_one_size(monkeypa
 def test_the_frontier_has_every_head_of_every_encoder_and_a_picture():
     found = last_object("frontier", "--quick", "--json")
     pairs = {(point["encoder"], point["head"]) for point in found["points"]}
-    *heads, _ = HEADS
+    heads = [head for head in HEADS if head != "quadratic"]
     encoders = ("linear (AFL)", "default", "default, the other way")
     assert pairs == {
         *((encoder, head) for encoder in encoders for head in heads),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.special
@@ -75,9 +77,10 @@ def test_a_small_ridge_does_not_cost_the_saved_weights_their_bits(ridge):
 
 
 def test_a_singular_scatter_is_an_error_not_nonsense():
-    counts = np.array([3, 2])
+    sums = SimpleNamespace(class_counts=np.array([3, 2]))
+    base = SimpleNamespace(sums=sums, target_products=np.diag([3.0, 2.0]))
     with pytest.raises(SolveError, match="larger ridge"):
-        discriminant(np.eye(2), np.diag([3.0, 2.0]), counts)
+        discriminant.mix(base)
 
 
 @pytest.mark.parametrize("kind", KINDS)

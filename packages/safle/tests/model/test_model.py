@@ -15,12 +15,10 @@ from safle.model import Model, load_model
 from safle.model import model as module
 from safle.model.scores import probabilities as to_probabilities
 from safle.model.scores import round_to_grid
-from safle.solver import HEADS, solve
+from safle.solver import solve
 from safle.statistics import count
-from support.data_sets import KINDS, fixed_data
+from support.data_sets import KINDS, LINEAR_HEADS, fixed_data
 from support.reference import phi
-
-LINEAR_HEADS = HEADS[:-1]
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,9 @@ from safle.basics.tensors import decode_tensors, encode_tensors
 from safle.encoders.calibration import declared_range
 from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, WireError
-from safle.model.scores import Squares
-from safle.solver.quadratic import WARMER, directions, quadratic_share
-from safle.solver.solution import squared_columns
+from safle.model.scores import check_squares
+from safle.solver.heads.averaged import quadratic_share
+from safle.solver.heads.quadratic import TEMPERATURE_RATIO, directions
 
 CLASSES = 3
 
@@ -86,7 +86,7 @@ def test_scores_are_the_log_posteriors_of_the_formula(samples, kept):
     linear, solution = solve(total, head="discriminant"), solve(total, head="quadratic")
     assert solution.ridge == linear.ridge
     assert solution.temperature is linear.temperature is None or (
-        solution.temperature == WARMER * linear.temperature
+        solution.temperature == TEMPERATURE_RATIO * linear.temperature
     )
     model = Model.of(encoder, solution)
     scale = encoder.layout.scales[0]
@@ -209,7 +209,7 @@ def test_beside_units(counted):
     assert Model.from_bytes(model.to_bytes()).digest == model.digest
     found = solve(total, head="quadratic").quadratic
     assert found.factors.shape == alone.factors.shape
-    assert len(squared_columns(other.layout)) == features.shape[1]
+    assert len(other.layout.squared_columns) == features.shape[1]
 
 
 def test_the_estimator_counts_by_class_by_itself():
@@ -267,7 +267,7 @@ def test_what_does_not_fit_is_refused(counted, change, samples):
     ((name, forge),) = change.items()
     forged = type(head)(**(vars(head) | {name: forge(getattr(head, name))}))
     with pytest.raises(WireError):
-        Squares(encoder.layout, forged)
+        check_squares(encoder.layout, forged)
 
 
 @pytest.mark.parametrize("exponent", [1.5, None, "1", True])

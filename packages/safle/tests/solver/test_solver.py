@@ -13,7 +13,8 @@ import pytest
 from safle.basics import memory
 from safle.errors import InvalidInput, NotEnoughMemory, SolveError
 from safle.model import Model
-from safle.solver import HEADS, choice, heads, least_squares, solve, solving, spectrum
+from safle.solver import HEADS, choice, least_squares, reduction, solve, solving, spectrum
+from safle.solver.heads import discriminant
 from safle.statistics import Statistics
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
@@ -95,7 +96,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, rid
     for module, name in (
         (choice, "spectrum_of"),
         (least_squares, "Cholesky"),
-        (least_squares.Reduction, "tile"),
+        (reduction.Reduction, "tile"),
     ):
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("computed"))
     with pytest.raises(NotEnoughMemory, match=r"needs .*B, 1.0 MB are available; use") as error:
@@ -113,11 +114,11 @@ def test_the_stated_memory_is_half_a_square_and_little_more():
 
 def test_more_classes_than_declared_are_refused_and_many_take_least_squares(monkeypatch):
     statistics = fixed_data("linear").count()
-    monkeypatch.setattr(heads, "MOST_CLASSES", 2)
+    monkeypatch.setattr(discriminant, "MAX_CLASSES", 2)
     assert solve(statistics, ridge=1.0).head == "least-squares"
     with pytest.raises(SolveError, match="3 classes; this head takes at most 2"):
         solve(statistics, ridge=1.0, head="averaged")
-    monkeypatch.setattr(solving, "MOST_CLASSES", 2)
+    monkeypatch.setattr(solving, "MAX_CLASSES", 2)
     with pytest.raises(InvalidInput, match="3 classes; at most 2 are solved"):
         solve(statistics, ridge=1.0)
 
@@ -159,7 +160,7 @@ def test_progress_only_rises_and_ends_at_one(monkeypatch, kind, ridge, probed):
 
 def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
     monkeypatch.setattr(least_squares, "HEIGHT", 8)
-    exactly = least_squares.solve_exactly
+    exactly = least_squares.refine
     tries = []
 
     def inaccurate_at_first(system, approximate):
@@ -168,7 +169,7 @@ def test_progress_does_not_go_back_when_the_precision_is_raised(monkeypatch):
             raise SolveError("too inaccurate")
         return exactly(system, approximate)
 
-    monkeypatch.setattr(least_squares, "solve_exactly", inaccurate_at_first)
+    monkeypatch.setattr(least_squares, "refine", inaccurate_at_first)
     calls = heard(fixed_data("table").count(), ridge=1.0)
     assert len(tries) == 2
     assert all(a <= b for a, b in pairwise(calls))

@@ -12,7 +12,7 @@ import pytest
 from safle import _native
 from safle.encoders import linear, random_features
 from safle.encoders.codes import Layout
-from safle.model.scores import DenseScores, look_up, pad_tables
+from safle.model.scores import add_dense, look_up, pad_tables, split_dense
 from safle.statistics import counting
 from safle.statistics.triangle import packed_size
 from support.layouts import dense
@@ -81,7 +81,7 @@ def test_scores_of_dense_columns(samples: int, classes: int) -> None:
     steps[:, 0] = 1 << 24
     scores = np.full((samples, classes), 0.5)
     weights = (steps * 2.0**-30).astype(np.float32)
-    DenseScores(layout, weights, 2.0**-30).add(scores, codes)
+    add_dense(scores, codes, split_dense(layout, weights, 2.0**-30))
     scaled = steps * (64 // layout.scales)[:, None]
     assert np.array_equal(scores, 0.5 + (codes.astype(np.int64) @ scaled) * 2.0**-36)
 

@@ -15,10 +15,12 @@ from safle.encoders.calibration import Calibration
 from safle.encoders.registry import kind_named
 from safle.errors import SettingsError
 from safle.model import Model
-from safle.solver import solve
+from safle.solver import HEADS, solve
 from safle.statistics import Statistics, count
 from safle.statistics.gram import Triangle
 
+LINEAR_HEADS = [name for name in HEADS if name != "quadratic"]
+"""Heads whose model is weights alone."""
 KINDS = [*kinds()]
 """Every kind there is, the default first."""
 COUNTED = " by class"

@@ -29,7 +29,7 @@ from safle.server import Store, read_total, write_card
 from safle.site.counting import evaluate_table
 from safle.site.disguises import Disguises
 from safle.site.policy import Policy
-from safle.solver.solution import digest_of_sum
+from safle.statistics.value import digest_of_sum
 from safle.tables import Table
 from safle.tables.checks import ClassName
 from safle.wire import peek_file_type, read

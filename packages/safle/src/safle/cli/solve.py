@@ -28,9 +28,8 @@ from safle.wire import peek_file_type, read, write
 SOLVABLE = ("statistics", "noisy statistics")
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
 HEAD = (
-    "least-squares (the paper's), discriminant (LDA), quadratic (a covariance for each class, "
-    "where clients counted by class) or averaged, from the same statistics; auto is averaged "
-    "where there are two classes or more."
+    f"{', '.join(f'{head.name} ({head.summary})' for head in HEADS.values())}, from the same "
+    "statistics; auto is averaged where there are two classes or more."
 )
 PRIORS = (
     "How frequent classes are where the model is used: uniform, or a .csv of lines 'class,number'."

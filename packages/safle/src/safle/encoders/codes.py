@@ -254,6 +254,12 @@ class Layout:
         counted = [block for block in self.blocks if block.by_class]
         return Layout(replace(block, by_class=False) for block in counted) if counted else None
 
+    @cached_property
+    def squared_columns(self) -> NDArray[np.int64]:
+        """Dense columns that are counted for each class, without constants, ascending."""
+        counted = self.class_layout
+        return np.setdiff1d(np.arange(counted.dim if counted else 0), self.constants)
+
     @property
     def only_classes(self) -> bool:
         """Whether all columns are counted for each class, so that sums follow from the classes'."""

@@ -22,6 +22,7 @@ from safle.errors import InvalidInput
 from safle.evaluation.counts import Evaluation, bin_log_odds, find_cells, shapes
 from safle.model.model import BATCH, Model
 from safle.model.scores import odds
+from safle.solver import HEADS
 from safle.tables.checks import as_labels
 
 STEPS_PER_OCTAVE, OCTAVES = 16, 6
@@ -119,9 +120,9 @@ def fit_temperature(model: Model, counts: Evaluation) -> Model:
         advice="evaluate, or partial(read, value_type=Evaluation) of a file",
     )
     counts.require(model.digest, model.class_names)
-    if model.head == "least-squares":
+    if not HEADS[model.head].takes_priors:
         raise InvalidInput(
-            "probabilities of the least-squares head have no temperature: solve with another head"
+            f"probabilities of the {model.head} head have no temperature: solve with another head"
         )
     if not counts.class_counts[:-1].sum():
         raise InvalidInput(

@@ -33,7 +33,7 @@ from safle.model.batches import (
 )
 from safle.solver import Solution, solve
 from safle.solver.heads import Priors
-from safle.solver.solving import Criterion, Head
+from safle.solver.solving import Criterion
 from safle.statistics import Accumulator, Statistics
 from safle.tables.checks import as_features
 from safle.tables.schema import Schema
@@ -52,8 +52,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     schema : what the columns of a frame are; without one, `safle.tables.draft_schema` drafts it
         where a frame holds text
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
-    head : "auto", "least-squares", "discriminant", "averaged" or "quadratic", which makes
-        the calibrated encoder count by class, if its kind can
+    head : "auto", or a name of `safle.solver.HEADS`; "quadratic" makes the calibrated encoder
+        count by class, if its kind can
     criterion : "auto", "gcv" or "evidence"
     priors : None for classes as frequent as in the data, "uniform", or a number for each class
     allow_outside : count samples although more than a tenth of a feature's values lie outside what
@@ -99,7 +99,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         encoder: Encoder | str = AUTO,
         schema: Schema | None = None,
         ridge: float | Literal["auto"] = "auto",
-        head: Head = "auto",
+        head: str = "auto",
         criterion: Criterion = "auto",
         priors: Priors | None = None,
         allow_outside: bool = False,

@@ -30,6 +30,8 @@ from safle.basics.memory import readable
 from safle.encoders import Encoder
 from safle.errors import InvalidInput, MissingExtra
 from safle.model.model import Model
+from safle.model.scores import express_squares
+from safle.solver.heads import HEADS
 
 try:
     import onnx
@@ -64,7 +66,7 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     columns, the classes, the model's digest and the promise of noisy statistics, if any.
     """
     size = model.tables.nbytes + model.dense_weights.nbytes
-    size += 4 * model.squares.head.factors.size if model.squares is not None else 0
+    size += 0 if model.quadratic is None else 4 * model.quadratic.factors.size
     if size > MOST_BYTES:
         raise InvalidInput(
             f"tables of {readable(size)} do not fit an ONNX file, which ends at 2 GB; use an "
@@ -95,14 +97,15 @@ def _scores(graph: Graph, model: Model) -> str:
         total = graph.plus(total, graph.look_up(symbols, firsts, model.tables))
     if dense is not None:
         total = graph.plus(total, graph.weigh(dense, model.dense_weights))
-    if model.squares is not None:
-        total = graph.plus(total, model.squares.express(graph, dense))
+    if model.quadratic is not None:
+        squares = express_squares(graph, dense, model.encoder.layout, model.quadratic)
+        total = graph.plus(total, squares)
     return total
 
 
 def _probabilities(graph: Graph, model: Model, scores: str) -> str:
     """As `safle.model.scores`, to about the last bit."""
-    if model.head != "least-squares":
+    if HEADS[model.head].takes_priors:
         return graph.node("Softmax", graph.divide(scores, model.temperature or 1.0), axis=1)
     count = len(model.class_names)
     ordered = graph.node("TopK", scores, graph.indices(count), outputs=2, axis=1)

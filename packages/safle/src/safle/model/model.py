@@ -25,15 +25,18 @@ from safle.encoders.codes import Codes
 from safle.errors import InvalidInput
 from safle.model.model_file import MAX_FILE_BYTES, read_model, write_model
 from safle.model.scores import (
-    DenseScores,
-    Squares,
+    add_dense,
+    add_squares,
+    check_squares,
     grid_exponent,
     look_up,
     pad_tables,
     probabilities,
     round_to_grid,
+    split_dense,
 )
-from safle.solver import Solution
+from safle.solver.heads import FittedHead
+from safle.solver.solution import Origin, Solution
 from safle.tables.checks import ClassName
 from safle.tables.outside import Outside
 
@@ -52,11 +55,11 @@ class Model:
     codes : int64, (seen,), columns that have weights; all others are zero
     weights : float32, (seen + dense_dim, class_count)
     intercept : float32, (class_count,)
-    squares : `Squares` of the quadratic head, or None for linear heads
+    quadratic : squares of the quadratic head, or None for linear heads
     temperature : divides scores before they become probabilities; None where neither statistics
         nor evaluation counts gave one
     promise : of noisy statistics, as text; empty without noise
-    sum_digest : `safle.solver.solution.digest_of_sum` of the statistics
+    sum_digest : `safle.statistics.value.digest_of_sum` of the statistics
 
     Examples
     --------
@@ -71,26 +74,28 @@ class Model:
     True
     """
 
-    def __init__(self, encoder: Encoder, solution: Solution) -> None:
-        require_type("encoder", encoder, Encoder)
-        require_type("solution", solution, Solution, advice="what solve gives")
-        encoder.space.check_same(solution.space)
+    def __init__(self, encoder: Encoder, origin: Origin, fitted: FittedHead) -> None:
+        encoder.space.check_same(origin.space)
+        if fitted.quadratic is not None:
+            check_squares(encoder.layout, fitted.quadratic)
         self.encoder = encoder
-        self.codes: NDArray[np.int64] = solution.codes
-        self.weights: NDArray[np.float32] = round_to_grid(solution.weights)
-        self.intercept: NDArray[np.float32] = round_to_grid(solution.intercept)
-        self.class_names: tuple[ClassName, ...] = solution.class_names
-        self.head, self.ridge = solution.head, solution.ridge
-        head = solution.quadratic
-        self.squares = None if head is None else Squares(encoder.layout, head)
-        self.promise: str = solution.promise
-        self.temperature: float | None = solution.temperature
-        self.sum_digest: str = solution.sum_digest
+        self.codes: NDArray[np.int64] = origin.codes
+        self.weights: NDArray[np.float32] = round_to_grid(fitted.weights)
+        self.intercept: NDArray[np.float32] = round_to_grid(fitted.intercept)
+        self.class_names: tuple[ClassName, ...] = origin.class_names
+        self.head = fitted.name
+        self.ridge = fitted.ridge
+        self.quadratic = fitted.quadratic
+        self.temperature = fitted.temperature
+        self.promise = origin.promise
+        self.sum_digest = origin.sum_digest
 
     @classmethod
     def of(cls, encoder: Encoder, solution: Solution) -> Model:
         """The model of what `safle.solve` gave, and of the encoder that counted the statistics."""
-        return cls(encoder, solution)
+        require_type("encoder", encoder, Encoder)
+        require_type("solution", solution, Solution, advice="what solve gives")
+        return cls(encoder, solution.origin, solution.fitted)
 
     def __repr__(self) -> str:
         return (
@@ -123,13 +128,14 @@ class Model:
         return (steps * self._step).astype(np.float32)
 
     @cached_property
-    def _dense_scores(self) -> DenseScores:
-        return DenseScores(self.encoder.layout, self.weights[len(self.codes) :], self._step)
+    def _dense_parts(self) -> list[tuple[int, NDArray[np.int16], int, float]]:
+        return split_dense(self.encoder.layout, self.weights[len(self.codes) :], self._step)
 
     @property
     def dense_weights(self) -> NDArray[np.float64]:
         """Weights per code unit of the dense columns, float64, (dense_dim, class_count)."""
-        return self._dense_scores.per_unit
+        weights = self.weights[len(self.codes) :].astype(np.float64)
+        return weights / self.encoder.layout.scales[:, None]
 
     def watch(self) -> Outside:
         """Counts values that the encoder does not expect, and gaps that no client had."""
@@ -172,16 +178,17 @@ class Model:
         return scores
 
     def _add_scores(self, features: NDArray[Any], scores: NDArray[np.float64]) -> None:
-        rows = max(DENSE_BATCH // max(1, self.encoder.layout.dense_dim), SMALLEST_BATCH)
+        layout = self.encoder.layout
+        rows = max(DENSE_BATCH // max(1, layout.dense_dim), SMALLEST_BATCH)
         squared = []
         for first in range(0, len(features), rows):
             codes = self.encoder.encode_checked(features[first : first + rows])
             self._add_weights(codes, scores[first : first + rows])
-            if self.squares is not None:
-                squared.append(codes.dense[:, self.squares.columns])
-        if self.squares is not None:
+            if self.quadratic is not None:
+                squared.append(codes.dense[:, layout.squared_columns])
+        if self.quadratic is not None:
             # All samples together, so that each class's triangle is expanded once.
-            self.squares.add(scores, np.concatenate(squared))
+            add_squares(scores, np.concatenate(squared), layout, self.quadratic)
 
     def _add_weights(self, codes: Codes, scores: NDArray[np.float64]) -> None:
         layout = self.encoder.layout
@@ -189,7 +196,7 @@ class Model:
             steps = look_up(codes.symbols, layout.bases, self._table_steps)
             scores += steps[:, : len(self.class_names)] * self._step
         if layout.dense_dim:
-            self._dense_scores.add(scores, codes.dense)
+            add_dense(scores, codes.dense, self._dense_parts)
 
     def with_temperature(self, temperature: float) -> Model:
         """The same model with another temperature: other probabilities, the same classes."""

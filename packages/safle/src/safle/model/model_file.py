@@ -11,9 +11,9 @@ where known, the ``promise`` of noisy statistics (one line of up to 200 characte
 - ``factors``: int16, of the quadratic head, classes x d(d+1)/2, rows of an upper triangular V; d
   columns are counted by class, without the constant; ``offsets``: int32, classes x d.
 
-The quadratic head's header has ``exponent`` (-64 to 64) and ``worth`` (a hexadecimal float, 0 to
+The quadratic head's header has ``exponent`` (-64 to 64) and ``share`` (a hexadecimal float, 0 to
 1). With x the dense integers and s their scale, ``y = round(V'x 2^(exponent + 12) / s) - offsets``,
-clipped to ``+-floor(sqrt(2^53 / d))``; ``worth |y|^2 / 2^25`` is taken off the class's score. Where
+clipped to ``+-floor(sqrt(2^53 / d))``; ``share |y|^2 / 2^25`` is taken off the class's score. Where
 ``factors`` is classes x d x k, they are directions G, ``offsets`` is classes x k, G and k take the
 places of V and d, and the term is added. All sums are exact in float64, in any order.
 """
@@ -37,8 +37,9 @@ from safle.encoders import Encoder
 from safle.encoders.base import encoder_header, restore_encoder
 from safle.errors import WireError
 from safle.model.scores import MOST_BITS, round_to_grid
-from safle.solver import Solution
-from safle.solver.solution import HEADS, Quadratic
+from safle.solver.heads import HEADS, FittedHead
+from safle.solver.heads.quadratic import Quadratic
+from safle.solver.solution import Origin
 from safle.tables.checks import ClassName, as_class_names, is_digest
 
 if TYPE_CHECKING:
@@ -67,15 +68,14 @@ def write_model(model: Model) -> bytes:
         header["temperature"] = model.temperature.hex()
     arrays: Arrays = {f"{_ENCODER_PREFIX}{name}": a for name, a in model.encoder.arrays().items()}
     arrays |= {"codes": model.codes, "weights": model.weights, "intercept": model.intercept}
-    if model.squares is not None:
-        head = model.squares.head
-        arrays |= {"factors": head.factors, "offsets": head.offsets}
-        header |= {"exponent": head.exponent, "worth": head.share.hex()}
+    if model.quadratic is not None:
+        arrays |= {"factors": model.quadratic.factors, "offsets": model.quadratic.offsets}
+        header |= {"exponent": model.quadratic.exponent, "share": model.quadratic.share.hex()}
     text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return encode_tensors(text, arrays)
 
 
-def read_model(data: bytes) -> tuple[Encoder, Solution]:
+def read_model(data: bytes) -> tuple[Encoder, Origin, FittedHead]:
     """What `write_model` wrote; `WireError` for anything that is not a model."""
     text, arrays = decode_tensors(data)
     with refusing_malformed("safle model"):
@@ -86,45 +86,54 @@ def read_model(data: bytes) -> tuple[Encoder, Solution]:
             if name.startswith(_ENCODER_PREFIX)
         }
         encoder = restore_encoder(header["encoder"], encoder_arrays)
-        return encoder, _restore_solution(encoder, header, arrays)
+        classes = _restore_classes(header["classes"])
+        if header["sum"] != "" and not is_digest(header["sum"]):
+            raise WireError("the digest of the sum is malformed; expected 64 hexadecimal digits")
+        codes, weights, intercept = _restore_weights(encoder, len(classes), arrays)
+        fitted = FittedHead(
+            *_restore_head(header),
+            weights.astype(np.float64),
+            intercept.astype(np.float64),
+            _restore_temperature(header),
+            _restore_squares(header, arrays, len(classes)),
+        )
+        promise = _restore_promise(header)
+        origin = Origin(encoder.space, codes, classes, header["sum"], promise)
+        return encoder, origin, fitted
 
 
-def _restore_solution(encoder: Encoder, header: dict[str, Any], arrays: Arrays) -> Solution:
-    classes = _restore_classes(header["classes"])
-    codes, weights, intercept = _restore_weights(encoder, len(classes), arrays)
-    head, ridge = header["head"], float.fromhex(header["ridge"])
+def _restore_head(header: dict[str, Any]) -> tuple[str, float]:
+    """Its name and its ridge."""
+    head = header["head"]
+    ridge = float.fromhex(header["ridge"])
     if head not in HEADS or not 0 <= ridge < np.inf:
         raise WireError(
             f"head {head!r} and ridge {ridge}; expected one of {', '.join(HEADS)}, and a finite "
             "ridge from 0"
         )
-    temperature = float.fromhex(header["temperature"]) if "temperature" in header else None
-    if temperature is not None and not 0 < temperature < np.inf:
+    return head, ridge
+
+
+def _restore_temperature(header: dict[str, Any]) -> float | None:
+    if "temperature" not in header:
+        return None
+    temperature = float.fromhex(header["temperature"])
+    if not 0 < temperature < np.inf:
         raise WireError(f"temperature {temperature}; expected a positive number")
-    if header["sum"] != "" and not is_digest(header["sum"]):
-        raise WireError("the digest of the sum is malformed; expected 64 hexadecimal digits")
-    squares = None
-    if "factors" in arrays:
-        exponent, worth = header["exponent"], float.fromhex(header["worth"])
-        if type(exponent) is not int or len(arrays["offsets"]) != len(classes):
-            raise WireError(
-                f"exponent {exponent!r} and offsets of {len(arrays['offsets'])} classes; expected "
-                f"a whole number and {len(classes)}"
-            )
-        squares = Quadratic(arrays["factors"], exponent, arrays["offsets"], worth)
-    return Solution(
-        space=encoder.space,
-        codes=codes,
-        class_names=classes,
-        weights=weights.astype(np.float64),
-        intercept=intercept.astype(np.float64),
-        head=head,
-        ridge=ridge,
-        quadratic=squares,
-        temperature=temperature,
-        sum_digest=header["sum"],
-        promise=_restore_promise(header),
-    )
+    return temperature
+
+
+def _restore_squares(header: dict[str, Any], arrays: Arrays, classes: int) -> Quadratic | None:
+    if "factors" not in arrays:
+        return None
+    exponent = header["exponent"]
+    offsets = arrays["offsets"]
+    if type(exponent) is not int or len(offsets) != classes:
+        raise WireError(
+            f"exponent {exponent!r} and offsets of {len(offsets)} classes; expected "
+            f"a whole number and {classes}"
+        )
+    return Quadratic(arrays["factors"], exponent, offsets, float.fromhex(header["share"]))
 
 
 def _restore_promise(header: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ order.
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from safle._native import Kernel
 from safle.encoders.codes import Layout
 from safle.errors import WireError
-from safle.solver.solution import OFFSET_BITS, Quadratic, squared_columns
+from safle.solver.heads import HEADS
+from safle.solver.heads.quadratic import OFFSET_BITS, Quadratic
 
 Floats = NDArray[np.float64]
 LANES = 4
@@ -60,7 +61,7 @@ SQUARED_COLUMNS = 128
 """Columns that are multiplied at a time, without the zeros below their triangle."""
 EXPORTED_COLUMNS = 8_192
 """Columns of one matrix product in an exported graph."""
-MOST_EXPONENT = 64
+MAX_EXPONENT = 64
 LEAST_POWER = -700.0
 """Below this, an exponential is taken as 0."""
 _HIGH = 0.693147180369123816490
@@ -110,33 +111,34 @@ def grid_exponent(values: NDArray[np.floating[Any]]) -> int:
     return int(np.frexp(largest)[1]) - MOST_BITS
 
 
-class DenseScores:
-    """What the dense columns of ``layout`` add to scores.
+def split_dense(
+    layout: Layout, weights: NDArray[np.float32], step: float
+) -> list[tuple[int, NDArray[np.int16], int, float]]:
+    """Weights of the dense columns as `add_dense` takes them: run by run, without runs of zeros.
 
     Parameters
     ----------
     weights : float32, (dense_dim, class_count), multiples of ``step``
     step : a power of two, at least ``2**-24`` of the largest weight
     """
+    steps = (weights.astype(np.float64) / step).astype(np.int64)
+    parts = []
+    for block, place in layout.dense_blocks:
+        if steps[place].any():
+            # This many products add up in 32 bits before the sum is widened.
+            depth = _INT32_MOST // (2 * max(-block.low, block.high) << PART_BITS)
+            parts.append((place.start, _split(steps[place]), depth, float(step / block.scale)))
+    return parts
 
-    def __init__(self, layout: Layout, weights: NDArray[np.float32], step: float) -> None:
-        self.per_unit = weights.astype(np.float64) / layout.scales[:, None]
-        """Weights per code unit, float64, (dense_dim, class_count)."""
-        steps = (weights.astype(np.float64) / step).astype(np.int64)
-        self._parts = []
-        for block, place in layout.dense_blocks:
-            if steps[place].any():
-                # This many products add up in 32 bits before the sum is widened.
-                depth = _INT32_MOST // (2 * max(-block.low, block.high) << PART_BITS)
-                part = place.start, _split(steps[place]), depth, float(step / block.scale)
-                self._parts.append(part)
 
-    def add(self, scores: NDArray[np.float64], dense: NDArray[np.int16]) -> None:
-        """Add to ``scores``, (samples, class_count), in place, exactly."""
-        if (dense.shape[1], scores.shape[1]) != self.per_unit.shape:
-            raise ValueError("the weights are not of these columns and classes")
-        for left, weights, depth, step in self._parts:
-            _add_scores(dense, left, weights, depth, step, scores)
+def add_dense(
+    scores: NDArray[np.float64],
+    dense: NDArray[np.int16],
+    parts: list[tuple[int, NDArray[np.int16], int, float]],
+) -> None:
+    """Add what dense columns, (samples, dense_dim), say to scores, in place, exactly."""
+    for left, weights, depth, step in parts:
+        _add_scores(dense, left, weights, depth, step, scores)
 
 
 def _split(steps: NDArray[np.int64]) -> NDArray[np.int16]:
@@ -149,95 +151,122 @@ def _split(steps: NDArray[np.int64]) -> NDArray[np.int16]:
     return halves
 
 
-class Squares:
-    """What the quadratic head adds to the scores of samples.
+def check_squares(layout: Layout, quadratic: Quadratic) -> None:
+    """`WireError` if the squares do not belong to ``layout``."""
+    classes = len(quadratic.offsets)
+    d = len(layout.squared_columns)
+    width = _width(layout, quadratic)
+    shape = (classes, d, width) if quadratic.by_directions else (classes, d * (d + 1) // 2)
+    expected: dict[str, tuple[NDArray[Any], Any, tuple[int, ...]]] = {
+        "factors": (quadratic.factors, np.int16, shape),
+        "offsets": (quadratic.offsets, np.int32, (classes, width)),
+    }
+    for name, (array, dtype, wanted) in expected.items():
+        if not d * width or array.dtype != dtype or array.shape != wanted:
+            raise WireError(f"{name} is {array.dtype} {array.shape}; expected {wanted}")
+    if abs(quadratic.exponent) > MAX_EXPONENT or not 0 < quadratic.share <= 1:
+        raise WireError(
+            f"exponent {quadratic.exponent} and share {quadratic.share}; expected -{MAX_EXPONENT} "
+            f"to {MAX_EXPONENT}, and 0 < share <= 1"
+        )
+    scales = {*layout.scales[layout.squared_columns].tolist()}
+    if len(scales) > 1:
+        raise WireError(f"columns of scales {sorted(scales)} are squared; expected one scale")
+
+
+def add_squares(
+    scores: NDArray[np.float64],
+    codes: NDArray[np.int16],
+    layout: Layout,
+    quadratic: Quadratic,
+) -> None:
+    """Add the squares to ``scores``, (samples, class_count), in place.
 
     Parameters
     ----------
-    layout : of the encoder
-    head : as solved; `WireError` if it does not belong to ``layout``
+    codes : int16, (samples, d), dense codes of the layout's squared columns
     """
+    real = codes.astype(np.float64)
+    width = _width(layout, quadratic)
+    step = _square_step(layout, quadratic)
+    limit = _clip_limit(width)
+    tops = range(0, len(real), SQUARED_ROWS)
+    lefts = range(0, width, SQUARED_COLUMNS)
+    for place in range(scores.shape[1]):
+        factor = _factor(quadratic, place, codes.shape[1])
+        sums = np.zeros(len(real))
+        for top, left in product(tops, lefts):
+            rows = slice(top, top + SQUARED_ROWS)
+            part = slice(left, min(left + SQUARED_COLUMNS, width))
+            depth = None if quadratic.by_directions else part.stop
+            values = real[rows, :depth] @ factor[:depth, part]
+            np.rint(np.multiply(values, step, out=values), out=values)
+            values -= quadratic.offsets[place, part]
+            np.clip(values, -limit, limit, out=values)
+            sums[rows] += np.einsum("ij,ij->i", values, values)
+        scores[:, place] += sums * _square_weight(quadratic)
 
-    def __init__(self, layout: Layout, head: Quadratic) -> None:
-        self.columns, self.head = squared_columns(layout), head
-        classes, d = len(head.offsets), len(self.columns)
-        self.width = head.factors.shape[2] if head.by_directions else d
-        """Squares of a class."""
-        shape = (classes, d, self.width) if head.by_directions else (classes, d * (d + 1) // 2)
-        shapes = {"factors": shape, "offsets": (classes, self.width)}
-        for name, expected in shapes.items():
-            array, dtype = getattr(head, name), {"factors": np.int16, "offsets": np.int32}[name]
-            if not d * self.width or array.dtype != dtype or array.shape != expected:
-                raise WireError(f"{name} is {array.dtype} {array.shape}; expected {expected}")
-        if abs(head.exponent) > MOST_EXPONENT or not 0 < head.share <= 1:
-            raise WireError(
-                f"exponent {head.exponent} and worth {head.share}; expected -{MOST_EXPONENT} to "
-                f"{MOST_EXPONENT}, and 0 < worth <= 1"
-            )
-        scales = {*layout.scales[self.columns].tolist()}
-        if len(scales) > 1:
-            raise WireError(f"columns of scales {sorted(scales)} are squared; expected one scale")
-        self.step = float(np.ldexp(1 / scales.pop(), head.exponent + OFFSET_BITS))
-        """Value of one step of an integer sum, in units of the offsets."""
-        self.clip_limit = math.isqrt((1 << 53) // self.width)
-        sign = 1 if head.by_directions else -1
-        self.square_weight = sign * head.share / 2 / (1 << 2 * OFFSET_BITS)
 
-    @cached_property
-    def _upper(self) -> NDArray[np.int64]:
-        """Where the entries of a triangle lie in a square, row by row."""
-        d = len(self.columns)
-        return np.flatnonzero(np.triu(np.ones((d, d), np.bool_)))
+def express_squares(ops: Any, dense: Any, layout: Layout, quadratic: Quadratic) -> Any:
+    """The same as operations of an export, (samples, class_count), to be added last."""
+    codes = ops.gather(dense, layout.squared_columns)
+    classes, width = quadratic.offsets.shape
+    d = len(layout.squared_columns)
+    step = _square_step(layout, quadratic)
+    limit = _clip_limit(width)
+    block = max(1, EXPORTED_COLUMNS // width)
+    parts = []
+    for first in range(0, classes, block):
+        places = range(first, min(first + block, classes))
+        factors = np.concatenate([_factor(quadratic, place, d) for place in places], axis=1)
+        values = ops.round(ops.multiply(ops.integer_product(codes, factors), step))
+        values = ops.subtract(values, quadratic.offsets[first : places.stop].ravel())
+        values = ops.clip(values, -limit, limit)
+        parts.append(ops.sum_squares(values, len(places), width))
+    return ops.multiply(ops.join(parts), _square_weight(quadratic))
 
-    def factor(self, place: int) -> NDArray[np.float64]:
-        """Integers of V or G, (d, width), of a class."""
-        if self.head.by_directions:
-            return self.head.factors[place].astype(np.float64)
-        d = len(self.columns)
-        square = np.zeros(d * d)
-        square[self._upper] = self.head.factors[place]
-        return square.reshape(d, d)
 
-    def add(self, scores: NDArray[np.float64], codes: NDArray[np.int16]) -> None:
-        """Add to ``scores``, (samples, class_count), in place.
+def _width(layout: Layout, quadratic: Quadratic) -> int:
+    """Squares of a class."""
+    if quadratic.by_directions:
+        return quadratic.factors.shape[2]
+    return len(layout.squared_columns)
 
-        Parameters
-        ----------
-        codes : int16, (samples, d), dense codes of `columns`
-        """
-        width, real = self.width, codes.astype(np.float64)
-        tops, lefts = range(0, len(real), SQUARED_ROWS), range(0, width, SQUARED_COLUMNS)
-        for place in range(scores.shape[1]):
-            factor, sums = self.factor(place), np.zeros(len(real))
-            for top, left in product(tops, lefts):
-                rows = slice(top, top + SQUARED_ROWS)
-                part = slice(left, min(left + SQUARED_COLUMNS, width))
-                depth = None if self.head.by_directions else part.stop
-                values = real[rows, :depth] @ factor[:depth, part]
-                np.rint(np.multiply(values, self.step, out=values), out=values)
-                values -= self.head.offsets[place, part]
-                np.clip(values, -self.clip_limit, self.clip_limit, out=values)
-                sums[rows] += np.einsum("ij,ij->i", values, values)
-            scores[:, place] += sums * self.square_weight
 
-    def express(self, ops: Any, dense: Any) -> Any:
-        """The same as operations of an export, (samples, class_count), to be added last."""
-        codes = ops.gather(dense, self.columns)
-        classes, width = self.head.offsets.shape
-        block, parts = max(1, EXPORTED_COLUMNS // width), []
-        for first in range(0, classes, block):
-            places = range(first, min(first + block, classes))
-            factors = np.concatenate([self.factor(place) for place in places], axis=1)
-            values = ops.round(ops.multiply(ops.integer_product(codes, factors), self.step))
-            values = ops.subtract(values, self.head.offsets[first : places.stop].ravel())
-            values = ops.clip(values, -self.clip_limit, self.clip_limit)
-            parts.append(ops.sum_squares(values, len(places), width))
-        return ops.multiply(ops.join(parts), self.square_weight)
+def _square_step(layout: Layout, quadratic: Quadratic) -> float:
+    """Value of one step of an integer sum, in units of the offsets."""
+    scale = int(layout.scales[layout.squared_columns[0]])
+    return float(np.ldexp(1 / scale, quadratic.exponent + OFFSET_BITS))
+
+
+def _clip_limit(width: int) -> int:
+    """The largest value whose squares, this many, add up exactly."""
+    return math.isqrt((1 << 53) // width)
+
+
+def _square_weight(quadratic: Quadratic) -> float:
+    sign = 1 if quadratic.by_directions else -1
+    return sign * quadratic.share / 2 / (1 << 2 * OFFSET_BITS)
+
+
+def _factor(quadratic: Quadratic, place: int, d: int) -> NDArray[np.float64]:
+    """Integers of V or G, (d, width), of a class."""
+    if quadratic.by_directions:
+        return quadratic.factors[place].astype(np.float64)
+    square = np.zeros(d * d)
+    square[_upper(d)] = quadratic.factors[place]
+    return square.reshape(d, d)
+
+
+@cache
+def _upper(d: int) -> NDArray[np.int64]:
+    """Where the entries of a triangle lie in a square, row by row."""
+    return np.flatnonzero(np.triu(np.ones((d, d), np.bool_)))
 
 
 def probabilities(scores: Floats, head: str, temperature: float = 1.0) -> Floats:
     """Class probabilities, (samples, class_count), of a head's scores."""
-    if head == "least-squares":
+    if not HEADS[head].takes_priors:
         return _nearest_probabilities(scores)
     exponentials = exponential((scores - scores.max(axis=1, keepdims=True)) / temperature)
     return exponentials / _sum_in_order(exponentials)
@@ -245,7 +274,7 @@ def probabilities(scores: Floats, head: str, temperature: float = 1.0) -> Floats
 
 def odds(scores: Floats, head: str, temperature: float = 1.0) -> Floats:
     """``p / (1 - p)``, (samples, class_count), accurate where p is close to 1."""
-    if head == "least-squares":
+    if not HEADS[head].takes_priors:
         p = _nearest_probabilities(scores)
         with np.errstate(divide="ignore"):
             return p / (1 - p)

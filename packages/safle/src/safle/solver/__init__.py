@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from safle.basics.imports import define_public_names
 
 if TYPE_CHECKING:
+    from safle.solver.heads import HEADS as HEADS
     from safle.solver.ridge import RidgeCurve as RidgeCurve
-    from safle.solver.solution import HEADS as HEADS
     from safle.solver.solution import Solution as Solution
     from safle.solver.solving import solve as solve
 

@@ -1,7 +1,7 @@
 """Choose the ridge from the sums alone.
 
 All columns share one ridge. `safle.solver.ridge` chooses it by cross-validation, unless there are
-random columns and at most `MOST_COLUMNS` columns in all. Then the ridge of the highest evidence
+random columns and at most `MAX_COLUMNS` columns in all. Then the ridge of the highest evidence
 wins: the marginal likelihood of Bayesian regression on centred columns and labels. With s the
 eigenvalues of the centred gram and Q as in `safle.solver.ridge`, it minimises
 
@@ -10,7 +10,8 @@ eigenvalues of the centred gram and Q as in `safle.solver.ridge`, it minimises
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,62 +26,77 @@ from safle.statistics.value import Sums
 
 NEGLIGIBLE_EVIDENCE = 2.0
 """Twice the log of a ratio of evidences: less favours neither (Kass and Raftery, 1995)."""
-MOST_COLUMNS = 600
+MAX_COLUMNS = 600
 """With more columns, nobody has measured that evidence chooses better than cross-validation."""
 EFFORTS = (1, 3)
 """Efforts of probing a spectrum; the larger one only if the smaller leaves the ridge uncertain."""
 Matrix = NDArray[np.float64]
 
 
-class Choice(NamedTuple):
-    """A ridge, with the curve and the spectrum that led to it."""
+@dataclass(frozen=True, eq=False)
+class RidgeChoice:
+    """A ridge, and what led to it.
 
+    Attributes
+    ----------
+    reduction : of the sums that are solved with it
+    ridge : the strength asked for
+    curve : the criterion, where the ridge was chosen
+    spectrum : of the gram, where the choice needed it
+    """
+
+    reduction: Reduction
     ridge: float
     curve: RidgeCurve | None = None
     spectrum: Spectrum | None = None
 
 
-def choose(statistics: Sums, criterion: str, progress: Progress) -> Choice:
-    """The ridge of a criterion: "gcv", "evidence" or "auto"."""
-    has_random_columns = len(statistics.layout.block(RANDOM)) > 0
+def choose_ridge(
+    sums: Sums, ridge: float | Literal["auto"], criterion: str, progress: Progress
+) -> RidgeChoice:
+    """The given ridge, or that of a criterion: "gcv", "evidence" or "auto"."""
+    reduction = Reduction(sums)
+    if ridge != "auto":
+        return RidgeChoice(reduction, ridge)
+    has_random_columns = len(sums.layout.block(RANDOM)) > 0
     # Evidence would take noise in the gram for something that the columns explain.
     if (
         has_random_columns
-        and statistics.dim <= MOST_COLUMNS
+        and sums.dim <= MAX_COLUMNS
         and criterion != "gcv"
-        and not statistics.least_ridge
+        and not sums.least_ridge
     ):
-        curve = _centred_evidence(statistics)
+        curve = _centred_evidence(reduction)
         # Without a residual, its logarithm outweighs all else, and evidence asks for no ridge.
         if curve is not None and not curve.leaves_nothing:
-            return Choice(curve.best, curve)
-    return _by_spectrum(statistics, criterion, progress)
+            return RidgeChoice(reduction, curve.best, curve)
+    return _by_spectrum(reduction, criterion, progress)
 
 
-def _by_spectrum(statistics: Sums, criterion: str, progress: Progress) -> Choice:
+def _by_spectrum(reduction: Reduction, criterion: str, progress: Progress) -> RidgeChoice:
+    sums = reduction.sums
     # Check memory before the sweep, which takes about as long as the factorisation.
-    require_memory(statistics, np.float32)
-    least_ridge = statistics.least_ridge
-    reduction = Reduction(statistics)
+    require_memory(sums, np.float32)
     for effort in EFFORTS:
         spectrum = spectrum_of(reduction, progress, effort=effort)
         # If noise hides the whole gram, the ridge of the noise is the only choice.
-        if least_ridge and spectrum.trace <= 0:
-            return Choice(least_ridge, spectrum=spectrum)
+        if sums.least_ridge and spectrum.trace <= 0:
+            return RidgeChoice(reduction, sums.least_ridge, spectrum=spectrum)
         curve = ridge_curve(
             spectrum,
-            sample_count=statistics.sample_count,
-            class_count=len(statistics.class_names),
+            sample_count=sums.sample_count,
+            class_count=len(sums.class_names),
             criterion=criterion,
         )
         if curve.certain:
             break
-    return Choice(max(curve.best, least_ridge), curve, spectrum)
+    return RidgeChoice(reduction, max(curve.best, sums.least_ridge), curve, spectrum)
 
 
-def _centred_evidence(statistics: Sums) -> RidgeCurve | None:
+def _centred_evidence(reduction: Reduction) -> RidgeCurve | None:
     """The evidence of centred columns and labels; None where centring leaves too few columns."""
-    reduction, n = Reduction(statistics), statistics.sample_count
+    sums = reduction.sums
+    n = sums.sample_count
     lower = reduction.gram()
     gram: Matrix = lower + np.tril(lower, -1).T
     target = reduction.forward(reduction.target)
@@ -89,7 +105,7 @@ def _centred_evidence(statistics: Sums) -> RidgeCurve | None:
         gram, target = _centred(gram, target)
     if len(gram) < 2:
         return None
-    classes = len(statistics.class_names)
+    classes = len(sums.class_names)
     slack = min(max(MARGIN, NEGLIGIBLE_EVIDENCE / (n * max(classes - 1, 1))), MOST_SLACK)
     measures = decompose(gram, target, n)
     return ridge_curve(
@@ -97,7 +113,7 @@ def _centred_evidence(statistics: Sums) -> RidgeCurve | None:
         sample_count=n,
         class_count=classes,
         criterion="evidence",
-        squares=n - float((statistics.class_counts.astype(np.float64) ** 2).sum()) / n,
+        squares=n - float((sums.class_counts.astype(np.float64) ** 2).sum()) / n,
         slack=slack,
     )
 

@@ -10,8 +10,9 @@ columns in place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,73 +21,127 @@ from scipy.linalg import blas, eigh, lapack
 from safle.basics.memory import require_free_memory
 from safle.basics.progress import Progress, no_progress
 from safle.errors import SolveError
-from safle.solver.reduction import Reduction
-from safle.solver.refinement import System, solve_exactly
-from safle.solver.solution import Solution
+from safle.solver.ordered import multiply_in_order
+from safle.solver.refinement import System, refine
+from safle.solver.spectrum import spectrum_of
 from safle.statistics.value import Sums
+
+if TYPE_CHECKING:
+    from safle.solver.choice import RidgeChoice
 
 HEIGHT = 1536
 """Rows of a panel."""
 ROUNDING_UNITS = 1_000
+NOISY_TRIES = 8
+"""Ridges that are tried for noisy sums, each twice the one before."""
+MAX_LEVERAGE = 0.9
+"""With more leverage, left-out scores are next to unknown."""
+Matrix = NDArray[np.float64]
 
 
-def least_squares(
-    reduction: Reduction, ridge: float, progress: Progress, tries: int = 1
-) -> Solution:
-    """Solve with a ridge; where that fails, with twice the ridge, ``tries`` times in all."""
-    statistics = reduction.statistics
-    intercept = np.zeros(len(statistics.class_names))
-    head = {"head": "least-squares", "intercept": intercept}
-    if ridge == 0:
-        weights, rank, residual = _minimum_norm(reduction)
-        solved = {"ridge": 0.0, "residual": residual, "rank": rank, "precision": "spectral"}
-        return Solution.of(statistics, weights=weights, **solved, **head)
-    system = System(statistics, ridge, np.rint(1 / reduction.steps).astype(np.int64))
-    precision = "float32"
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """B, the weights of least squares, and what heads ask of it.
+
+    Attributes
+    ----------
+    choice : the ridge that was asked for, with the reduced sums
+    weights : float64, (dim, class_count), B in real units
+    ridge : the strength used: its nearest value of 20 bits, or a larger one for noisy sums
+    residual : relative residual of the linear system
+    precision : of the factorisation, "float32", "float64" or "spectral"
+    rank : numerical rank, where ridge is 0
+    """
+
+    choice: RidgeChoice
+    weights: Matrix
+    ridge: float
+    residual: float
+    precision: str
+    rank: int | None = None
+
+    @property
+    def sums(self) -> Sums:
+        """What was solved."""
+        return self.choice.reduction.sums
+
+    @cached_property
+    def target_products(self) -> Matrix:
+        """M'B, (class_count, class_count)."""
+        target = self.choice.reduction.target
+        return multiply_in_order(np.ascontiguousarray(target.T), self.weights)
+
+    @cached_property
+    def score_products(self) -> Matrix:
+        """B'CB, products of the scores of the counted samples, (class_count, class_count)."""
+        weights = multiply_in_order(np.ascontiguousarray(self.weights.T), self.weights)
+        return self.target_products.T - self.ridge * weights
+
+    @cached_property
+    def leverage(self) -> float:
+        """Degrees of freedom for each sample, at most `MAX_LEVERAGE`."""
+        spectrum = self.choice.spectrum or spectrum_of(self.choice.reduction)
+        used = float(spectrum.degrees_of_freedom(np.array([self.ridge]))[0])
+        return min(max(used / float(self.sums.sample_count), 0.0), MAX_LEVERAGE)
+
+
+def solve_exactly(choice: RidgeChoice, progress: Progress = no_progress) -> LeastSquares:
+    """Solve with the chosen ridge; noisy sums, where that fails, with twice the ridge, and so on.
+
+    Noise rarely exceeds the ridge chosen for it; a larger ridge covers it.
+    """
+    if choice.ridge == 0:
+        return _minimum_norm(choice)
+    for_noise = choice.spectrum is not None and choice.reduction.sums.least_ridge > 0
+    return _solve(choice, choice.ridge, NOISY_TRIES if for_noise else 1, progress)
+
+
+def _solve(choice: RidgeChoice, ridge: float, tries: int, progress: Progress) -> LeastSquares:
+    """By a factor in float32; where that fails, by one in float64, or with twice the ridge."""
+    reduction = choice.reduction
+    system = System(reduction.sums, ridge, np.rint(1 / reduction.steps).astype(np.int64))
     try:
-        weights, residual = _factor_and_refine(system, reduction, np.float32, progress)
+        return _factor_and_refine(choice, system, np.float32, progress)
     except SolveError:
-        precision = "float64"
-        try:
-            weights, residual = _factor_and_refine(system, reduction, np.float64, progress)
-        except SolveError as error:
-            if tries > 1:
-                # Noise rarely exceeds the ridge chosen for it; a larger ridge covers it.
-                return least_squares(reduction, 2 * ridge, progress, tries - 1)
-            raise SolveError(
-                f"{error}: the statistics are not those of real samples, or the ridge "
-                f"{system.ridge.value:g} is far too small beside them; `safle store verify` names "
-                "an inconsistent contribution, which can be removed"
-            ) from error
-    solved = {"ridge": system.ridge.value, "residual": residual, "precision": precision}
-    return Solution.of(statistics, weights=weights, **solved, **head)
+        pass
+    try:
+        return _factor_and_refine(choice, system, np.float64, progress)
+    except SolveError as error:
+        if tries > 1:
+            return _solve(choice, 2 * ridge, tries - 1, progress)
+        raise SolveError(
+            f"{error}: the statistics are not those of real samples, or the ridge "
+            f"{system.ridge:g} is far too small beside them; `safle store verify` names "
+            "an inconsistent contribution, which can be removed"
+        ) from error
 
 
 def _factor_and_refine(
-    system: System, reduction: Reduction, dtype: Any, progress: Progress
-) -> tuple[NDArray[np.float64], float]:
-    """Real weights, (dim, class_count), and the relative residual they leave."""
-    size = reduction.reduced_dim
-    require_memory(system.statistics, dtype)
-    ridge = system.ridge.value
-    factor = Cholesky(size, partial(reduction.tile, dtype=dtype), ridge, progress)
+    choice: RidgeChoice, system: System, dtype: Any, progress: Progress
+) -> LeastSquares:
+    reduction = choice.reduction
+    require_memory(system.sums, dtype)
+    tile = partial(reduction.tile, dtype=dtype)
+    factor = Cholesky(reduction.reduced_dim, tile, system.ridge, progress)
 
-    def approximate(right: NDArray[np.float64]) -> NDArray[np.float64]:
+    def approximate(right: Matrix) -> Matrix:
         # In code units: inverse(C + ridge S^2) = S^-1 inverse(S^-1 C S^-1 + ridge) S^-1,
         # and outside the range of Q the inner matrix is just the ridge.
         in_steps = right * reduction.steps[:, None]
         inside = reduction.forward(in_steps)
-        outside = (in_steps - reduction.backward(inside)) / ridge
+        outside = (in_steps - reduction.backward(inside)) / system.ridge
         solved = reduction.backward(factor.solve(inside)) + outside
-        result: NDArray[np.float64] = solved * reduction.steps[:, None]
+        result: Matrix = solved * reduction.steps[:, None]
         return result
 
-    return solve_exactly(system, approximate)
+    weights, residual = refine(system, approximate)
+    return LeastSquares(choice, weights, system.ridge, residual, np.dtype(dtype).name)
 
 
-def require_memory(statistics: Sums, dtype: Any) -> None:
+def require_memory(sums: Sums, dtype: Any) -> None:
     """Raise `NotEnoughMemory` if the factor would not fit."""
-    size, classes = statistics.dim, len(statistics.class_names)
+    size = sums.dim
+    classes = len(sums.class_names)
     require_free_memory(
         solve_bytes(size, classes, np.dtype(dtype).itemsize),
         purpose=f"factoring {size} columns in {np.dtype(dtype).name} for {classes} classes",
@@ -100,12 +155,13 @@ def solve_bytes(size: int, classes: int, itemsize: int) -> int:
     return half + 4 * itemsize * size * 1024 + 12 * 8 * size * classes
 
 
-def _minimum_norm(reduction: Reduction) -> tuple[NDArray[np.float64], int, float]:
-    """``pinv(C) M``, (dim, class_count), the numerical rank and the relative residual.
+def _minimum_norm(choice: RidgeChoice) -> LeastSquares:
+    """``pinv(C) M``.
 
     The reduced coordinates are orthonormal and span the range of the gram, so the shortest solution
     there is the shortest one overall.
     """
+    reduction = choice.reduction
     size = reduction.reduced_dim
     require_free_memory(
         4 * 8 * size**2,
@@ -118,7 +174,7 @@ def _minimum_norm(reduction: Reduction) -> tuple[NDArray[np.float64], int, float
     # would add noise of the size of the solution itself.
     cutoff = (size + ROUNDING_UNITS) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
     kept = values > cutoff
-    kept[: max(0, size - reduction.statistics.sample_count)] = False
+    kept[: max(0, size - reduction.sums.sample_count)] = False
     if not kept.any():
         raise SolveError(
             "the gram is zero: expected a feature that is not zero; check the features"
@@ -127,7 +183,8 @@ def _minimum_norm(reduction: Reduction) -> tuple[NDArray[np.float64], int, float
     weights = basis @ ((basis.T @ target) / values[kept, None])
     missed = target - basis @ (values[kept, None] * (basis.T @ weights))
     residual = float(np.linalg.norm(missed) / np.linalg.norm(target))
-    return reduction.backward(weights), int(kept.sum()), residual
+    full = reduction.backward(weights)
+    return LeastSquares(choice, full, 0.0, residual, "spectral", int(kept.sum()))
 
 
 class Cholesky:

@@ -49,11 +49,12 @@ class Reduction:
     columns that are not constant.
     """
 
-    def __init__(self, statistics: Sums) -> None:
-        layout, seen = statistics.layout, len(statistics.codes)
-        free = FreeSums.of(statistics)
-        self.statistics = statistics
-        self._offsets = statistics.offsets if seen else np.zeros(1, np.int64)
+    def __init__(self, sums: Sums) -> None:
+        layout = sums.layout
+        seen = len(sums.codes)
+        free = FreeSums.of(sums)
+        self.sums = sums
+        self._offsets = sums.offsets if seen else np.zeros(1, np.int64)
         self._sizes = np.diff(self._offsets)
         shares = 1 / np.sqrt(self._sizes)
         self._shares = np.concatenate([shares, np.ones(len(free.constants))])
@@ -69,11 +70,11 @@ class Reduction:
         self._free_rows = free.rows
         self._rows = np.concatenate([merged, free.rows]).astype(np.int64)
         self._experts = np.concatenate([merged, of_rows[free.rows]]).astype(np.int64)
-        steps = np.ones(statistics.dim)
+        steps = np.ones(sums.dim)
         steps[seen:] = 1 / layout.scales
         self.steps = steps
         """Real value of 1 in each full column of codes, (dim,)."""
-        self._totals = statistics.cross.sum(axis=1) * steps
+        self._totals = sums.cross.sum(axis=1) * steps
         """Sum over samples of every real column, (dim,)."""
 
     @property
@@ -83,12 +84,12 @@ class Reduction:
     @property
     def target(self) -> Matrix:
         """M in real units, (dim, class_count)."""
-        return self.statistics.cross * self.steps[:, None]
+        return self.sums.cross * self.steps[:, None]
 
     @property
     def trace(self) -> float:
         """Of the gram in real units."""
-        return float((self.statistics.diagonal * self.steps**2).sum())
+        return float((self.sums.diagonal * self.steps**2).sum())
 
     def forward(self, full: Matrix) -> Matrix:
         """``Q' full``, (reduced_dim, width)."""
@@ -100,7 +101,7 @@ class Reduction:
 
     def backward(self, reduced: Matrix) -> Matrix:
         """``Q reduced``, (dim, width)."""
-        full = np.zeros((self.statistics.dim, reduced.shape[1]))
+        full = np.zeros((self.sums.dim, reduced.shape[1]))
         full[self._free_rows] = reduced[self.reduced_dim - len(self._free_rows) :]
         if self.alpha:
             full[self._constants] = self._shares[:, None] * (reduced[:1] / self.alpha)
@@ -125,11 +126,10 @@ class Reduction:
         if not (0 <= top <= bottom <= self.reduced_dim and 0 <= left <= right <= self.reduced_dim):
             raise IndexError("the tile is not within the reduced gram")
         block = np.zeros((bottom - top, right - left), dtype, order="F")
-        s = self.statistics
         _fill_tile(
-            s.gram.packed,
+            self.sums.gram.packed,
             self._totals,
-            float(s.sample_count),
+            float(self.sums.sample_count),
             self._rows,
             self._experts,
             self._offsets[:-1],
@@ -145,7 +145,7 @@ class Reduction:
 
     def _constant_column(self) -> NDArray[np.float64]:
         """Products of the merged constant with every reduced column, (reduced_dim,)."""
-        n, experts = float(self.statistics.sample_count), len(self._sizes)
+        n, experts = float(self.sums.sample_count), len(self._sizes)
         kappas = np.append(self._kappa, 0.0)[self._experts]
         leads = np.append(self._offsets[:-1], 0)[np.minimum(self._experts, experts)]
         correction = kappas * (self._totals[leads] - kappas / (1 + kappas) * n)
@@ -173,14 +173,16 @@ class Root:
 
 def root_of(reduction: Reduction) -> Root:
     """The root of the gram, by its full columns."""
-    statistics, steps = reduction.statistics, reduction.steps
-    dim, most = statistics.dim, min(statistics.sample_count, statistics.dim)
+    sums = reduction.sums
+    steps = reduction.steps
+    dim = sums.dim
+    most = min(sums.sample_count, dim)
     require_free_memory(
         8 * dim * (most + 2 * BLOCK_COLUMNS),
         purpose=f"the root of a gram of {most} samples and {dim} columns",
         advice="use a smaller encoder, or give a ridge",
     )
-    remainder = statistics.diagonal * steps**2
+    remainder = sums.diagonal * steps**2
     rounding = ROUNDING * float(remainder.max(initial=0.0))
     factor = np.empty((dim, most), order="F")
     pivots = np.empty(most, np.int64)
@@ -188,7 +190,7 @@ def root_of(reduction: Reduction) -> Root:
     while rank < most and remainder.max(initial=0.0) > rounding:
         block = np.argsort(-remainder, kind="stable")[: min(BLOCK_COLUMNS, most - rank)]
         least = max(rounding, LEAST_PIVOT * float(remainder[block[0]]))
-        columns = statistics.gram.columns(block) * steps[:, None] * steps[block]
+        columns = sums.gram.columns(block) * steps[:, None] * steps[block]
         columns -= factor[:, :rank] @ factor[block, :rank].T
         corner, order, block_rank, _ = lapack.dpstrf(columns[block], lower=1, tol=least)
         kept = order[:block_rank] - 1

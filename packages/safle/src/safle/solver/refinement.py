@@ -29,13 +29,17 @@ from safle.statistics import triangle
 from safle.statistics.value import Sums
 
 DIGIT_BITS = 20
-LEAST_DIGIT_BITS = 4
-WHOLE_BITS, MORE_BITS, GRID_BITS = 61, 32, 46
-"""Bits of the solution; bits beyond them, for rounding; bits that are kept."""
+MIN_DIGIT_BITS = 4
+WHOLE_BITS = 61
+"""Bits of the solution."""
+MORE_BITS = 32
+"""Bits beyond them, for rounding."""
+GRID_BITS = 46
+"""Bits that are kept."""
 RIDGE_BITS = 20
 """The ridge is rounded to at most this many significant bits, so that ``A`` is exact too."""
-LEAST_RIDGE_BITS = 6
-MOST_STEPS = 200
+MIN_RIDGE_BITS = 6
+MAX_STEPS = 200
 
 Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,28 +47,20 @@ Approximate = Callable[[Matrix], Matrix]
 _absolute_row_sums = Kernel("absolute_row_sums", "gram i4|i8[packed(dim)]", "dim", "sums f8[dim]!")
 
 
-@dataclass(frozen=True)
-class Ridge:
-    """The ridge ``numerator / 2**shift``, close to the requested one."""
+def round_ridge(value: float, max_shift: int = 1 << 10) -> tuple[int, int]:
+    """``numerator, shift`` of ``value``, rounded to `RIDGE_BITS` bits, or to ``2**-max_shift``.
 
-    numerator: int
-    shift: int
-
-    @property
-    def value(self) -> float:
-        return self.numerator / 2.0**self.shift
-
-    @staticmethod
-    def near(value: float, most_shift: int = 1 << 10) -> Ridge:
-        """``value`` rounded to `RIDGE_BITS` significant bits, or to ``2**-most_shift``."""
-        shift = min(max(0, RIDGE_BITS - int(np.frexp(value)[1])), most_shift)
-        numerator = int(np.rint(np.ldexp(value, shift)))
-        if numerator < 1 << LEAST_RIDGE_BITS and numerator != np.ldexp(value, shift):
-            raise SolveError(
-                f"ridge {value} is too small beside counts of this size to be exact; use at "
-                f"least {2.0 ** (LEAST_RIDGE_BITS - shift):g}, or 0 for least squares"
-            )
-        return Ridge(numerator, shift)
+    >>> round_ridge(0.75)
+    (786432, 20)
+    """
+    shift = min(max(0, RIDGE_BITS - int(np.frexp(value)[1])), max_shift)
+    numerator = int(np.rint(np.ldexp(value, shift)))
+    if numerator < 1 << MIN_RIDGE_BITS and numerator != np.ldexp(value, shift):
+        raise SolveError(
+            f"ridge {value} is too small beside counts of this size to be exact; use at "
+            f"least {2.0 ** (MIN_RIDGE_BITS - shift):g}, or 0 for least squares"
+        )
+    return numerator, shift
 
 
 class System:
@@ -73,26 +69,29 @@ class System:
     ``scales``, (dim,), are integers per real unit of each column: powers of two.
     """
 
-    def __init__(self, statistics: Sums, ridge: float, scales: Integers) -> None:
-        self.statistics, self.scales = statistics, scales
-        sums = np.empty(statistics.dim)
-        _absolute_row_sums(statistics.gram.packed, sums)
+    def __init__(self, sums: Sums, ridge: float, scales: Integers) -> None:
+        self.sums = sums
+        self.scales = scales
+        row_sums = np.empty(sums.dim)
+        _absolute_row_sums(sums.gram.packed, row_sums)
         # The float sums err by far less than the millionth that is added.
-        self._row_sum = int(float(sums.max()) * (1 + 1e-6)) + 1
-        bits = max(self._row_sum, _largest(statistics.cross)).bit_length()
+        self._row_sum = int(float(row_sums.max()) * (1 + 1e-6)) + 1
+        bits = max(self._row_sum, _largest(sums.cross)).bit_length()
         # Every penalty is a multiple of the smallest squared scale, so the ridge may have
         # that many more binary places than the residuals.
         spare = 2 * (int(scales.min()).bit_length() - 1)
-        self.ridge = Ridge.near(ridge, 61 - LEAST_DIGIT_BITS - bits + spare)
-        self.shift = max(0, self.ridge.shift - spare)
-        penalty = self.ridge.numerator * scales.astype(object) ** 2
-        penalty = penalty * 2**self.shift // 2**self.ridge.shift
+        numerator, ridge_shift = round_ridge(ridge, 61 - MIN_DIGIT_BITS - bits + spare)
+        self.ridge = numerator / 2.0**ridge_shift
+        """The strength that is solved with."""
+        self.shift = max(0, ridge_shift - spare)
+        penalty = numerator * scales.astype(object) ** 2
+        penalty = penalty * 2**self.shift // 2**ridge_shift
         self._largest_penalty = int(penalty.max())
         self._penalty = (penalty % 2**64).astype(np.uint64).view(np.int64)[:, None]
         self._float_penalty = penalty.astype(np.float64)[:, None]
         largest = max(bits + self.shift, self._largest_penalty.bit_length()) + 1
         self.digit_bits = min(DIGIT_BITS, 62 - largest)
-        if self.digit_bits < LEAST_DIGIT_BITS:
+        if self.digit_bits < MIN_DIGIT_BITS:
             raise SolveError(
                 f"ridge {ridge} and counts of {bits} bits are too large for exact residuals; "
                 "use a smaller ridge, or fewer samples"
@@ -101,15 +100,14 @@ class System:
     @property
     def target(self) -> Integers:
         """``2^shift M``: below 2^62, since ``shift`` leaves room for the largest entry."""
-        return self.statistics.cross << self.shift
+        return self.sums.cross << self.shift
 
     def subtract(self, residual: Integers, move: int, digits: Integers) -> Integers:
         """``2^move residual - 2^shift A digits``, exact; `SolveError` if int64 cannot hold it."""
         largest_digit = _largest(digits)
         if self._row_sum * largest_digit >= 1 << 63:
             raise SolveError("the weights are too large for exact residuals; use a larger ridge")
-        gram, narrow = self.statistics.gram.packed, digits.astype(np.int32)
-        product = triangle.multiply(gram, self.statistics.dim, narrow)
+        product = triangle.multiply(self.sums.gram.packed, self.sums.dim, digits.astype(np.int32))
         terms = (
             (_largest(residual) << move)
             + (_largest(product) << self.shift)
@@ -124,19 +122,19 @@ class System:
         return (residual << move) - (product << self.shift) - self._penalty * digits
 
 
-def solve_exactly(system: System, approximate: Approximate) -> tuple[Matrix, float]:
+def refine(system: System, approximate: Approximate) -> tuple[Matrix, float]:
     """``A w = M``: real weights ``scales * w``, (dim, class_count), and their relative residual.
 
     ``approximate`` multiplies by the inverse of A, roughly.
     """
     first = _Digits(np.zeros_like(system.target), 0, system.target)
-    whole = _refine(system, approximate, first, bits=WHOLE_BITS, most_places=1 << 10)
+    whole = _refine(system, approximate, first, bits=WHOLE_BITS, max_places=1 << 10)
     second = _Digits(np.zeros_like(whole.solution), 0, whole.residual)
-    more = _refine(system, approximate, second, bits=WHOLE_BITS, most_places=MORE_BITS)
+    more = _refine(system, approximate, second, bits=WHOLE_BITS, max_places=MORE_BITS)
     beyond = np.ldexp(more.solution.astype(np.float64), -more.places)
     weights = _round(whole.solution, whole.places, beyond, system.scales)
     residual = np.ldexp(whole.residual.astype(np.float64), -whole.places - system.shift)
-    norm = float(np.linalg.norm(system.statistics.cross.astype(np.float64)))
+    norm = float(np.linalg.norm(system.sums.cross.astype(np.float64)))
     return weights, float(np.linalg.norm(residual)) / norm if norm else 0.0
 
 
@@ -151,12 +149,12 @@ class _Digits:
 
 
 def _refine(
-    system: System, approximate: Approximate, current: _Digits, *, bits: int, most_places: int
+    system: System, approximate: Approximate, current: _Digits, *, bits: int, max_places: int
 ) -> _Digits:
-    """Add digits until the largest entry has ``bits`` bits, or there are ``most_places`` places."""
+    """Add digits until the largest entry has ``bits`` bits, or there are ``max_places`` places."""
     previous = np.inf
-    for _ in range(MOST_STEPS):
-        if current.places >= most_places or not current.residual.any():
+    for _ in range(MAX_STEPS):
+        if current.places >= max_places or not current.residual.any():
             return current
         correction = approximate(np.ldexp(current.residual.astype(np.float64), -system.shift))
         largest = float(np.abs(correction).max(initial=0.0))
@@ -166,7 +164,7 @@ def _refine(
         if largest < 1 and known >= bits:
             return current
         # Take a full digit, unless int64 has room for less.
-        room = min(bits - known if known else 1 << 10, most_places - current.places)
+        room = min(bits - known if known else 1 << 10, max_places - current.places)
         move = max(0, min(system.digit_bits - int(np.frexp(largest)[1]), room))
         if not np.ldexp(largest, move) < 1 << 31:
             raise SolveError("the weights are too large for exact residuals; use a larger ridge")
@@ -174,7 +172,7 @@ def _refine(
         residual = system.subtract(current.residual, move, digits)
         current = _Digits((current.solution << move) + digits, current.places + move, residual)
         previous = float(np.abs(digits).max())
-    raise SolveError(f"no convergence within {MOST_STEPS} refinement steps")
+    raise SolveError(f"no convergence within {MAX_STEPS} refinement steps")
 
 
 def _largest(values: Integers) -> int:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.errors import SolveError
-from safle.solver.refinement import Ridge
+from safle.solver.refinement import round_ridge
 from safle.solver.spectrum import Spectrum
 
 CRITERIA = ("auto", "gcv", "evidence")
@@ -180,4 +180,5 @@ def grid_of(trace: float) -> Vector:
         (top - OCTAVES_BELOW - OCTAVES_ABOVE) * GRID_STEPS_PER_OCTAVE,
         top * GRID_STEPS_PER_OCTAVE + 1,
     )
-    return np.array([Ridge.near(2.0 ** (e / GRID_STEPS_PER_OCTAVE)).value for e in exponents])
+    rounded = [round_ridge(2.0 ** (e / GRID_STEPS_PER_OCTAVE)) for e in exponents]
+    return np.array([numerator / 2.0**shift for numerator, shift in rounded])

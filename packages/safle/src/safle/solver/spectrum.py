@@ -110,9 +110,10 @@ def spectrum_of(
     reduction: Reduction, progress: Progress = no_progress, *, effort: int = 1
 ) -> Spectrum:
     """The spectrum of the gram in real units; ``effort`` multiplies Lanczos steps and probes."""
-    statistics, size = reduction.statistics, reduction.reduced_dim
+    sums = reduction.sums
+    size = reduction.reduced_dim
     # Noise has full rank, whatever the number of samples.
-    rank = size if statistics.least_ridge else min(size, statistics.sample_count)
+    rank = size if sums.least_ridge else min(size, sums.sample_count)
     if rank < size and rank <= max(DECOMPOSE_UP_TO, ROOT_SHARE * size):
         sides = _measure_root(root_of(reduction), reduction.target, effort, progress)
     elif size <= DECOMPOSE_UP_TO:
@@ -140,9 +141,9 @@ def _measure_root(
 
 
 def _measure_gram(reduction: Reduction, effort: int, progress: Progress) -> tuple[Measures, ...]:
-    dim, column_steps = reduction.statistics.dim, reduction.steps[:, None]
+    dim, column_steps = reduction.sums.dim, reduction.steps[:, None]
     # float32 halves the bytes to read, and rounds alike on any machine.
-    gram = reduction.statistics.gram.packed.astype(np.float32)
+    gram = reduction.sums.gram.packed.astype(np.float32)
     # Probes lie in the range of the gram: its null space adds nothing to any sum.
     signs = reduction.backward(_signs(reduction.reduced_dim, effort))
 

@@ -25,22 +25,23 @@ labels' variance, these log odds give way to those above. docs/trials.md tells h
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from safle.solver.heads import factor_in_order, multiply_in_order
+from safle.solver.ordered import factor_in_order, multiply_in_order
+
+if TYPE_CHECKING:
+    from safle.solver.least_squares import LeastSquares
 
 Matrix = NDArray[np.float64]
 STEPS_PER_OCTAVE, LOWEST, HIGHEST = 8, -3, 7
 """The grid, in octaves."""
 WIDER_PER_DOUBLING = 0.35
 """By how much the covariance of a score grows when there are twice as many classes."""
-MOST_LEVERAGE = 0.9
-"""With more leverage, left-out scores are next to unknown."""
 MOST_DRAWS, MOST_CELLS = 20_000, 1_000_000
 """The most samples that are drawn, and the most scores of all of them together."""
 QUANTILES = 1_000
@@ -52,35 +53,14 @@ MARGIN = 1e-4
 """Losses that differ by less than this share are equally good: the largest T wins."""
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Sums of the least-squares scores of the counted samples."""
-
-    target: Matrix
-    """B'M, (class_count, class_count)."""
-    weights: Matrix
-    """B'B, (class_count, class_count)."""
-    counts: NDArray[np.int64]
-    """Samples of each class, (class_count,)."""
-    ridge: float
-    degrees_of_freedom: float
-
-    @property
-    def sample_count(self) -> float:
-        return float(self.counts.sum())
-
-    @property
-    def leverage(self) -> float:
-        """h, at most `MOST_LEVERAGE`."""
-        return min(max(self.degrees_of_freedom / self.sample_count, 0.0), MOST_LEVERAGE)
-
-
-def find_temperature(fit: Fit, mixing: Matrix, intercept: Matrix) -> float | None:
+def find_temperature(base: LeastSquares, mixing: Matrix, intercept: Matrix) -> float | None:
     """T of a head's A and b; None where scores have no spread."""
-    counts, n, classes = fit.counts, fit.sample_count, len(fit.counts)
-    left = 1 - fit.leverage
-    means = fit.target.T / counts[:, None]
-    squares = fit.target - fit.ridge * fit.weights
+    counts = base.sums.class_counts
+    classes = len(counts)
+    n = float(counts.sum())
+    left = 1 - base.leverage
+    means = base.target_products / counts[:, None]
+    squares = base.score_products
     within = (squares + squares.T) / 2 - multiply_in_order(
         np.ascontiguousarray((means * counts[:, None]).T), np.ascontiguousarray(means)
     )
@@ -99,21 +79,23 @@ def find_temperature(fit: Fit, mixing: Matrix, intercept: Matrix) -> float | Non
 
 
 def fit_log_odds(
-    fit: Fit, mixing: Matrix, intercept: Matrix, temperature: float
+    base: LeastSquares, mixing: Matrix, intercept: Matrix, temperature: float
 ) -> tuple[Matrix, Matrix]:
     """A and b of log odds of two classes, from those of the discriminant over its temperature."""
-    share = float(fit.counts[1]) / fit.sample_count
+    counts = base.sums.class_counts
+    n = float(counts.sum())
+    share = float(counts[1]) / n
     label_variance = share * (1 - share)
     direction = (mixing[:, 1] - mixing[:, 0]) * temperature
-    scores = direction @ fit.target / fit.counts
+    scores = direction @ base.target_products.T / counts
     # Least squares on centred columns has the same direction, and this length.
     length = label_variance / (1 + label_variance * (scores[1] - scores[0]))
-    direction, scores = direction * length, scores * length
+    direction = direction * length
+    scores = scores * length
     mean = (1 - share) * scores[0] + share * scores[1]
-    squares = fit.target - fit.ridge * fit.weights
-    mean_square = direction @ squares @ direction / fit.sample_count
-    variance, covariance = mean_square - mean**2, label_variance * (scores[1] - scores[0])
-    h = fit.leverage
+    variance = direction @ base.score_products @ direction / n - mean**2
+    covariance = label_variance * (scores[1] - scores[0])
+    h = base.leverage
     left_out = (variance - 2 * h * covariance + h**2 * label_variance) / (1 - h) ** 2
     left_out = max(left_out, 1e-12 * label_variance)
     slope = (covariance - h * label_variance) / (1 - h) / left_out

@@ -7,6 +7,8 @@ canonical: equal data give equal bytes, however they were split.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -317,3 +319,26 @@ def without_absent(statistics: Statistics) -> Statistics:
         Triangle.narrow(packed, len(rows)),
         tuple(compress(statistics.by_class, occurring)),
     )
+
+
+def digest_of_sum(sums: Sums) -> str:
+    """SHA-256 of a sum's encoder, classes, class counts, column sums and squares.
+
+    A model carries it, so that everybody sees whether a store has changed since. Products of two
+    columns are left out: sums that differ only in them have the same digest.
+
+    Examples
+    --------
+    >>> from safle import LinearEncoder, count, declared_range
+    >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
+    >>> one, other = count(encoder, [[0.1]], ["low"]), count(encoder, [[0.9]], ["high"])
+    >>> digest_of_sum(one + other) == digest_of_sum(other + one) != digest_of_sum(one)
+    True
+    """
+    names = json.dumps([sums.fingerprint, sums.class_names], ensure_ascii=False)
+    digest = hashlib.sha256(names.encode())
+    for array in (sums.codes, sums.class_counts, sums.cross, sums.diagonal):
+        # Equal sums have equal digests, whatever the type of their arrays.
+        dtype = np.int64 if array.dtype.kind in "iu" else np.float64
+        digest.update(array.astype(dtype).tobytes())
+    return digest.hexdigest()
