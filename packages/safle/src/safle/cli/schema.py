@@ -11,8 +11,8 @@ from safle.cli import options as opt
 from safle.cli.facts import show_schema, warn_of_no_classes
 from safle.cli.session import Session, command, examples
 from safle.tables.drafting import draft_schema
-from safle.tables.findings import find_points, settle
 from safle.tables.merging import merge_schemas
+from safle.tables.points import find_points, settle
 from safle.tables.schema import LABEL_COLUMN, Schema
 
 EXAMPLES = (
@@ -79,11 +79,11 @@ def merge(
     schemas = [Schema.read(path) for path in drafts]
     sources = [str(path) for path in drafts]
     # Before an error: whoever mends one thing should know of all.
-    for finding in find_points(dict(zip(sources, schemas, strict=True))):
-        session.warn(f"{finding.point}: {finding.text}")
-    merged, findings = merge_schemas(schemas, sources)
-    settle(findings, accept)
-    merged.save(output, [f"accepted {finding.point}: {finding.text}" for finding in findings])
+    for name, text in find_points(dict(zip(sources, schemas, strict=True))):
+        session.warn(f"{name}: {text}")
+    merged, points = merge_schemas(schemas, sources)
+    settle(points, accept)
+    merged.save(output, [f"accepted {name}: {text}" for name, text in points])
     show_schema(session, output, merged, None)
     drafted_names = {name for schema in schemas for name in schema.names}
     for name in sorted(drafted_names - {*merged.names}):

@@ -42,7 +42,7 @@ from safle.encoders.operations import NumpyOperations, Operations, T
 from safle.encoders.registry import Settings, kind_named, register
 from safle.errors import SettingsError, WireError
 from safle.tables.checks import ClassName, as_class_names, as_features, as_names, as_source
-from safle.tables.outside import Ranges, as_ranges
+from safle.tables.findings import Ranges, as_ranges
 from safle.tables.schema import Schema
 from safle.tables.sources import arrange_frame
 
@@ -193,7 +193,7 @@ class Encoder(ABC):
         source : what makes the features
         names : the names of the features
         ranges : lowest and highest values, (feature_dim,) each; values outside are still encoded,
-            and their number is reported: see `safle.tables.outside`
+            and their number is reported: see `safle.tables.findings`
         classes : the only labels that are counted
 
         Examples

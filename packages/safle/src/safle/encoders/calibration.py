@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from safle.encoders.codes import MAX_EXPERTS
 from safle.errors import InvalidInput, SettingsError
 from safle.tables.checks import ClassName, as_features, as_names
-from safle.tables.outside import Ranges
+from safle.tables.findings import Ranges
 from safle.tables.schema import Schema
 from safle.tables.sources import arrange_frame, frame_names
 

@@ -38,7 +38,7 @@ from safle.model.scores import (
 from safle.solver.heads import FittedHead
 from safle.solver.solution import Origin, Solution
 from safle.tables.checks import ClassName
-from safle.tables.outside import Outside
+from safle.tables.findings import Findings
 
 BATCH, SMALLEST_BATCH = 8_192, 256
 DENSE_BATCH = 1 << 22
@@ -137,9 +137,9 @@ class Model:
         weights = self.weights[len(self.codes) :].astype(np.float64)
         return weights / self.encoder.layout.scales[:, None]
 
-    def watch(self) -> Outside:
+    def watch(self) -> Findings:
         """Counts values that the encoder does not expect, and gaps that no client had."""
-        return Outside(self.encoder, self._never_missing)
+        return Findings(self.encoder, self._never_missing)
 
     @cached_property
     def _never_missing(self) -> NDArray[np.bool_] | None:

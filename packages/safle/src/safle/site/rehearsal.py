@@ -27,7 +27,7 @@ from safle.statistics import count, triangle
 from safle.statistics.cells import LEAST_CELL
 from safle.statistics.exposure import Exposure
 from safle.tables import Table
-from safle.tables.outside import Outside
+from safle.tables.findings import Findings
 from safle.wire import encode
 
 HELD_OUT = 5
@@ -185,7 +185,7 @@ def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:
     A column that never varies, or lies far off its calibrated deviation, was calibrated
     for other features; so was a feature with too many values outside its range.
     """
-    outside = Outside(encoder)
+    outside = Findings(encoder)
     outside.add(encoder.check(features))
     inside = 1 - len(outside.too_many) / encoder.feature_dim
     codes = encoder.encode(features[:_SAMPLES_LOOKED_AT])

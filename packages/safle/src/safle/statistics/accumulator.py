@@ -32,7 +32,7 @@ from safle.statistics.value import (
     without_absent,
 )
 from safle.tables.checks import ClassName, as_class_names, as_labels
-from safle.tables.outside import Outside
+from safle.tables.findings import Findings
 
 MOST_WAITING_SAMPLES = 8_192
 """Samples that wait to be counted at once: a batch with a new code copies the gram."""
@@ -70,7 +70,7 @@ class Accumulator:
         self.space = encoder.space if isinstance(encoder, Encoder) else encoder
         self.layout = self.space.layout
         self._encoder = encoder if isinstance(encoder, Encoder) else None
-        self._outside = None if self._encoder is None else Outside(self._encoder)
+        self._outside = None if self._encoder is None else Findings(self._encoder)
         self._allow_outside = allow_outside
         known: Sequence[ClassName] = () if self._encoder is None else self._encoder.classes
         declared = as_class_names(known if classes is None else classes)
@@ -152,7 +152,7 @@ class Accumulator:
         """The statistics so far; more can be added afterwards.
 
         `InvalidInput` if too many values lie outside what the encoder expects: see
-        `safle.tables.outside`.
+        `safle.tables.findings`.
         """
         if self._outside is not None:
             self._outside.judge(allowed=self._allow_outside)

@@ -65,17 +65,16 @@ def doubt_copy(cells: Series, labels: Sequence[str]) -> str:
 def doubt_lone(name: str, lone: Sequence[Lone]) -> str:
     """What lone numbers may be; empty if there are none.
 
-    >>> doubt_lone("chol", [Lone(0.0, 49, 100.0)])[:66]
+    >>> doubt_lone("chol", [(0.0, 49, 100.0)])[:66]
     'has 49 cells of 0, far from all others (the nearest is 100): a mar'
     """
     if not lone:
         return ""
     found = ", ".join(
-        f"{one.times:,} cells of {one.value:g}, far from all others (the nearest is "
-        f"{one.nearest:g})"
-        for one in lone
+        f"{times:,} cells of {value:g}, far from all others (the nearest is {nearest:g})"
+        for value, times, nearest in lone
     )
-    marks = " ".join(f"--missing {shlex.quote(f'{name}={one.value:g}')}" for one in lone)
+    marks = " ".join(f"--missing {shlex.quote(f'{name}={value:g}')}" for value, _, _ in lone)
     return (
         f"has {found}: a mark of missing values? If so, draft again with {marks}; if not, delete "
         "'lone' of the column in the draft, or the merge asks again"

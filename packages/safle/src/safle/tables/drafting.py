@@ -18,8 +18,8 @@ from safle.tables.cells import MISSING, find_missing, is_date, is_number, split_
 from safle.tables.checks import ClassName
 from safle.tables.columns import clean_labels, parse_labels
 from safle.tables.doubts import describe_few_texts, doubt_copy, doubt_feature, doubt_lone
+from safle.tables.findings import allowed_outside
 from safle.tables.lone import find_lone
-from safle.tables.outside import allowed_outside
 from safle.tables.schema import FEWEST_SAMPLES, LABEL_COLUMN, RARE, Column, Schema
 from safle.tables.sheets import read_sheet
 from safle.tables.sources import ColumnSource, frame_names, from_frame
@@ -127,7 +127,7 @@ def draft_schema(
         if isinstance(drafted, Column):
             lone = [] if drafted.is_category else find_lone(_values(present), least)
             # What few samples have is not named.
-            texts = {f"{one.value:.12g}" if one.times >= least else RARE for one in lone}
+            texts = {f"{value:.12g}" if times >= least else RARE for value, times, _ in lone}
             found.append(replace(drafted, missing=own_marks, lone=tuple(sorted(texts))))
             doubt = doubt_feature(present) or doubt_copy(cells, label_cells)
             if drafted.is_category and name not in category_names:

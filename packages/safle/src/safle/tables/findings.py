@@ -1,288 +1,246 @@
-"""Findings: what drafts that do not contradict each other still do not agree about.
+"""Values that an encoder does not expect: another unit or spelling, or nothing but gaps.
 
-A rule is a function from one column, as all drafts have it, to sentences. Nothing is merged
-silently over a finding: somebody mends the tables, or accepts its point by name.
+They are counted where samples are counted, so that every way to count warns alike. If values are
+none of a column's levels, lie far outside its range, or more lie outside than a draft leaves out, a
+warning says how many; if more than a tenth do, the table is refused, unless the caller allows it.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations
-from typing import NamedTuple
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from safle.basics.texts import name_some
-from safle.errors import SettingsError
-from safle.tables.cells import numeric_marks
-from safle.tables.checks import spelling_of
-from safle.tables.schema import RARE, Column, Schema
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-Drafts = Mapping[str, Schema]
-"""By the names of their files."""
-Columns = Mapping[str, Column]
-"""One column, by the files that have it."""
-MOST_WIDER = 8
-"""A range more than this many times wider than another is suspect: hospitals differ by less."""
-MOST_LARGER = 3
-"""So is a range of which both ends are more than this many times larger."""
-SHARE_LOWER = 0.2
-"""And one that begins so much lower, as a share of a width: a part may be in another unit."""
-_UNIT_IN_NAME = re.compile(r"[(\[][^()\[\]]*[)\]]")
+from safle.errors import InvalidInput, SafleWarning, SettingsError
 
+if TYPE_CHECKING:
+    from safle.encoders.base import Encoder
 
-class Finding(NamedTuple):
-    """A point that somebody has to settle, and why.
-
-    >>> Finding("units:age", "column 'age': are they in the same unit?").point
-    'units:age'
-    """
-
-    point: str
-    text: str
+Ranges = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Lowest and highest values, (feature_dim,) each."""
+MOST_SHARE_OUTSIDE = 0.1
+ALWAYS_ALLOWED = 8
+"""Up to this many values outside are allowed, however short the table is."""
+MOST_NAMED = 3
+"""Most columns that are named one by one; more are counted."""
+FEWEST_JUDGED = 20
+"""Fewest values for a judgement: fewer may lie close together, or be missing, by chance."""
+NARROW_SHARE = 0.05
+"""Values in a wrong unit span less of a range: a thousandth if kilograms stand for grams."""
+ADVICE = (
+    "are they in the units, and written as the levels, that the encoder was made for? Correct the "
+    "table or the schema, or allow it with --allow-outside (allow_outside=True in Python)"
+)
 
 
-def find_points(drafts: Drafts) -> list[Finding]:
-    """All findings in drafts that can be merged."""
-    findings = [Finding("classes", text) for text in _find_other_classes(drafts)]
-    findings += _find_other_names(drafts)
-    names = sorted({name for draft in drafts.values() for name in draft.names})
-    ignored = {name for draft in drafts.values() for name in draft.ignore}
-    for name in names:
-        if name in ignored:
-            continue
-        columns = {file: by_name[name] for file, by_name in _columns(drafts) if name in by_name}
-        for kind, rule, advice in RULES:
-            for text in rule(columns, drafts):
-                findings.append(Finding(f"{kind}:{name}", f"column {name!r}: {text}{advice}"))
-    return findings
-
-
-def settle(findings: Sequence[Finding], accepted: Sequence[str]) -> None:
-    """`SettingsError` unless ``accepted`` are the points of all findings.
-
-    Examples
-    --------
-    >>> settle([Finding("units:age", "is it in years?")], [])
-    Traceback (most recent call last):
-    safle.errors.SettingsError: 1 point is open, so nothing is written; correct the tables ...
-    """
-    points = [*dict.fromkeys(finding.point for finding in findings)]
-    if unknown := [point for point in accepted if point not in points]:
+def as_ranges(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
+    """Both ends as float64, (feature_dim,); `SettingsError` unless they are finite and ordered."""
+    ends = np.array(low, np.float64), np.array(high, np.float64)
+    if {end.shape for end in ends} != {(feature_dim,)}:
         raise SettingsError(
-            f"--accept {shlex.quote(unknown[0])} names no point that was found; found were: "
-            f"{name_some(points) or 'none'}"
+            f"ranges of shapes {ends[0].shape} and {ends[1].shape}; expected ({feature_dim},)"
         )
-    if still_open := [point for point in points if point not in accepted]:
-        count = len(still_open)
-        raise SettingsError(
-            f"{count} {'point is' if count == 1 else 'points are'} open, so nothing is written; "
-            "correct the tables or drafts and merge again, or accept what is right as it is: "
-            + " ".join(f"--accept {shlex.quote(point)}" for point in [*accepted, *still_open])
-        )
+    if not np.isfinite(ends).all() or (ends[0] > ends[1]).any():
+        raise SettingsError("ranges must be finite, with low not above high")
+    return ends
 
 
-def _columns(drafts: Drafts) -> Iterator[tuple[str, dict[str, Column]]]:
-    for file, draft in drafts.items():
-        yield file, {column.name: column for column in draft.columns}
+def count_left_out(least: int) -> int:
+    """How many values a draft leaves out: a column's ``least - 1`` smallest and largest."""
+    return 2 * (least - 1)
 
 
-def _find_other_names(drafts: Drafts) -> Iterator[Finding]:
-    """Names of columns that are one, but for case, blanks, marks or a unit in brackets."""
-    has = {
-        file: {*draft.names, *draft.ignore, *draft.sparse, draft.label_column}
-        for file, draft in drafts.items()
-    }
-    features = {name for draft in drafts.values() for name in draft.names}
-    for alike in _group_by(_letters, {name for names in has.values() for name in names}):
-        # A file that has two of them has two columns.
-        are_two = any(len({*alike} & names) > 1 for names in has.values())
-        if are_two or not features & {*alike}:
-            continue
-        files = [(name, [file for file in has if name in has[file]]) for name in alike]
-        text = " and ".join(f"{name!r} in {', '.join(where)}" for name, where in files)
-        yield Finding(
-            f"names:{_letters(alike[0])}",
-            f"columns {text} differ only in case, blanks or a unit: are they one column? Rename it "
-            "in the tables and draft again",
-        )
-
-
-def _letters(name: str) -> str:
-    """A name without case, blanks, marks and units in brackets."""
-    plain = spelling_of(_UNIT_IN_NAME.sub("", name) or name)
-    return "".join(char for char in plain if char.isalnum()) or plain
-
-
-def _group_by(key: Callable[[str], str], texts: Sequence[str] | set[str]) -> list[list[str]]:
-    """Texts that share a key, each group of two or more in order."""
-    groups: dict[str, list[str]] = {}
-    for text in sorted(texts):
-        groups.setdefault(key(text), []).append(text)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _find_other_classes(drafts: Drafts) -> Iterator[str]:
-    classes = {file: tuple(map(str, draft.classes)) for file, draft in drafts.items()}
-    advice = " Write the label one way everywhere and draft again"
-    yield from (text + advice for text in _describe_spellings("classes", classes))
-    # A site with one class of its own is usual.
-    if text := _describe_unlike("classes", classes, fewest=2):
-        yield text + advice
-
-
-def _find_spellings(columns: Columns, _: Drafts) -> Iterator[str]:
-    yield from _describe_spellings("levels", {file: c.levels for file, c in columns.items()})
-
-
-def _find_other_levels(columns: Columns, _: Drafts) -> Iterator[str]:
-    if text := _describe_unlike("levels", {file: c.levels for file, c in columns.items()}):
-        yield text
-
-
-def _describe_spellings(what: str, texts: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for alike in _group_by(spelling_of, {text for found in texts.values() for text in found}):
-        files = [next(file for file in texts if text in texts[file]) for text in alike]
-        named = " and ".join(f"{text!r}" for text in alike)
-        where = ", ".join(dict.fromkeys(files))
-        yield f"{what} {named} differ in case or spaces only ({where})."
-
-
-def _describe_unlike(what: str, texts: Mapping[str, Sequence[str]], fewest: int = 1) -> str:
-    """A sentence if two files share less than half of their texts; else empty."""
-    spelled = {file: {*map(spelling_of, found)} for file, found in texts.items() if found}
-    # Of two texts everywhere, one is not enough: M and F, and M and W.
-    are_pairs = {len(found) for found in spelled.values()} == {2}
-
-    def are_unlike(one: set[str], other: set[str]) -> bool:
-        most = min(len(one), len(other))
-        shared = 2 * len(one & other)
-        enough = max(len(one), len(other)) >= fewest
-        return enough and (shared < most or (are_pairs and shared == most))
-
-    if not any(are_unlike(one, other) for one, other in combinations(spelled.values(), 2)):
-        return ""
-    files: dict[tuple[str, ...], list[str]] = {}
-    for file in spelled:
-        files.setdefault(tuple(texts[file]), []).append(file)
-    listed = [f"{name_some(found, 6)} in {', '.join(where)}" for found, where in files.items()]
-    return f"{what} are {'; '.join(listed)}: do they mean the same, written otherwise?"
-
-
-def _numbers(columns: Columns) -> dict[str, Column]:
-    return {file: column for file, column in columns.items() if not column.is_category}
-
-
-def _find_other_codes(columns: Columns, _: Drafts) -> Iterator[str]:
-    """Whether some write 0 and 1 where others write 1 and 2."""
-    files: dict[str, list[str]] = {}
-    for file, column in _numbers(columns).items():
-        files.setdefault(column.text, []).append(file)
-    if {*files} == {"0 to 1", "1 to 2"}:
-        listed = [f"{text} in {', '.join(where)}" for text, where in files.items()]
-        yield f"it has {'; '.join(listed)}: are they codes of the same two levels?"
-
-
-def _find_other_scales(columns: Columns, _: Drafts) -> Iterator[str]:
-    """Files whose range is unlike the ranges in most other files."""
-    numbers = _numbers(columns)
-    named: set[str] = set()
-    for file, column in numbers.items():
-        unlike = [other for other in numbers if _differ_in_scale(column, numbers[other])]
-        is_suspect = len(unlike) > (len(numbers) - 1) / 2
-        # Of two drafts, each is unlike the other: one sentence is enough.
-        if not is_suspect or file in named:
-            continue
-        named.add(unlike[0])
-        others = " and most other drafts" if len(numbers) > 2 else ""
-        yield (
-            f"{file} says {column.text}, unlike {unlike[0]} ({numbers[unlike[0]].text}){others}: "
-            "are they in the same unit?"
-        )
-
-
-def _differ_in_scale(one: Column, other: Column) -> bool:
-    """Whether two ranges do not overlap, or one is much wider or higher, or begins much lower."""
-    narrow, wide = sorted([one, other], key=lambda column: column.high - column.low)
-    apart = one.high < other.low or other.high < one.low
-    wider = wide.high - wide.low > MOST_WIDER * (narrow.high - narrow.low)
-    larger = wide.low > MOST_LARGER * narrow.low > 0 and wide.high > MOST_LARGER * narrow.high
-    lower, upper = sorted([one, other], key=lambda column: column.low)
-    is_fraction = 0 <= MOST_LARGER * lower.low < upper.low
-    is_far = upper.low - lower.low > SHARE_LOWER * (upper.high - upper.low)
-    # A lone number is a doubt of its own.
-    return apart or wider or larger or (is_fraction and is_far and not lower.lone)
-
-
-def _find_unit_of_some(columns: Columns, _: Drafts) -> Iterator[str]:
-    numbers = _numbers(columns)
-    stating = [file for file, column in numbers.items() if column.unit]
-    others = [file for file in numbers if file not in stating]
-    if stating and others:
-        yield (
-            f"the unit {numbers[stating[0]].unit} is stated in {', '.join(stating)} only, not in "
-            f"{', '.join(others)}: is it the same there?"
-        )
-
-
-def _find_lone(columns: Columns, _: Drafts) -> Iterator[str]:
-    files: dict[str, list[str]] = {}
-    for file, column in columns.items():
-        for text in column.lone:
-            files.setdefault("a number in a few cells" if text == RARE else text, []).append(file)
-    if files:
-        listed = "; ".join(f"{text} in {', '.join(where)}" for text, where in files.items())
-        yield f"{listed}, far from all other values: does it stand for a missing value?"
-
-
-def _find_below_zero(columns: Columns, _: Drafts) -> Iterator[str]:
-    numbers = _numbers(columns)
-    below = [file for file, column in numbers.items() if column.low < 0]
-    others = [column for file, column in numbers.items() if file not in below]
-    if len(below) != 1 or not others:
-        return
-    (file,) = below
-    lowest = min(column.low for column in others)
-    yield (
-        f"{file} goes down to {numbers[file].low:g}, and no other file below {lowest:g}: does "
-        "it stand for a missing value?"
+def allowed_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.float64]:
+    """How many of the values ``present`` may lie outside."""
+    return np.maximum(
+        MOST_SHARE_OUTSIDE * np.asarray(present), max(ALWAYS_ALLOWED, count_left_out(least))
     )
 
 
-def _find_marks_within(columns: Columns, drafts: Drafts) -> Iterator[str]:
-    """Numbers that one file takes for missing, and another may have as a value."""
-    marks = {file: _marks(drafts[file], column) for file, column in columns.items()}
-    for file, declared in marks.items():
-        for other, column in _numbers(columns).items():
-            within = [m for m in declared - marks[other] if column.low <= m <= column.high]
-            if within:
-                yield (
-                    f"{file} takes {min(within):g} for a missing value, but {other} says "
-                    f"{column.text}: is it one there, too?"
-                )
+class Findings:
+    """Counts, for each feature, values that the encoder does not expect and gaps that are new.
 
+    ``counts`` of values outside, and values ``present``, that are not missing: int64,
+    (feature_dim,) each. ``never_missing``: features in which no client had a gap, where that is
+    known.
+    """
 
-def _marks(draft: Schema, column: Column) -> set[float]:
-    return {*numeric_marks(draft.missing), *numeric_marks(column.missing)}
+    def __init__(self, encoder: Encoder, never_missing: NDArray[np.bool_] | None = None) -> None:
+        self._encoder = encoder
+        self._never_missing = never_missing
+        self.samples = 0
+        self.counts = np.zeros(encoder.feature_dim, np.int64)
+        self.present = np.zeros(encoder.feature_dim, np.int64)
+        self._lowest = np.full(encoder.feature_dim, np.inf)
+        self._highest = np.full(encoder.feature_dim, -np.inf)
 
+    def add(self, features: NDArray[Any]) -> None:
+        """Look at features that the encoder has checked, (samples, feature_dim)."""
+        if not self._encoder.gaps and self._encoder.ranges is None:
+            return
+        self.samples += len(features)
+        gaps = np.isnan(features).sum(axis=0) if self._encoder.gaps else 0
+        self.present += len(features) - gaps
+        if self._encoder.ranges is None:
+            return
+        low, high = self._encoder.ranges
+        # A gap is neither the lowest nor the highest value, neither below nor above.
+        lowest = np.fmin.reduce(features, axis=0, initial=np.inf)
+        highest = np.fmax.reduce(features, axis=0, initial=-np.inf)
+        self._lowest = np.fmin(self._lowest, lowest)
+        self._highest = np.fmax(self._highest, highest)
+        if (lowest < low).any() or (highest > high).any():
+            self.counts += ((features < low) | (features > high)).sum(axis=0)
 
-Rule = Callable[[Columns, Drafts], Iterator[str]]
-WRITE_ADVICE = " Write them one way everywhere and draft again"
-UNIT_ADVICE = " If not, convert one table and draft it again"
-STATE_ADVICE = " Write the same unit into every draft"
-MARK_ADVICE = (
-    " If so, draft again with --missing COLUMN=MARK; if not, delete 'lone' of the column in the "
-    "draft"
-)
-BOTH_ADVICE = " If so, draft it again with --missing COLUMN=MARK; if not, take another mark"
-RULES: tuple[tuple[str, Rule, str], ...] = (
-    ("levels", _find_spellings, WRITE_ADVICE),
-    ("levels", _find_other_levels, WRITE_ADVICE),
-    ("levels", _find_other_codes, WRITE_ADVICE),
-    ("units", _find_other_scales, UNIT_ADVICE),
-    ("units", _find_unit_of_some, STATE_ADVICE),
-    ("missing", _find_lone, MARK_ADVICE),
-    ("missing", _find_below_zero, MARK_ADVICE),
-    ("missing", _find_marks_within, BOTH_ADVICE),
-)
-"""The kind of a point, the rule that finds it, and what to do."""
+    @property
+    def too_many(self) -> NDArray[np.int64]:
+        """Features with too many values outside: another unit or spelling."""
+        schema = self._encoder.schema
+        many = self.counts > allowed_outside(self.present, 1 if schema is None else schema.least)
+        return np.flatnonzero(many | (self.counts == self.present) & (self.counts > 0))
+
+    @property
+    def _unexpected(self) -> NDArray[np.int64]:
+        """Features with unknown levels, or with numbers that no draft would have left out.
+
+        A draft leaves out a few numbers near its range; a few far from it are mistakes.
+        """
+        schema, ranges = self._encoder.schema, self._encoder.ranges
+        if schema is None or ranges is None:
+            return np.flatnonzero(self.counts)
+        low, high = ranges
+        is_category = np.array([column.is_category for column in schema.columns])
+        many = self.counts > np.where(is_category, 0, count_left_out(schema.least))
+        far = (self._lowest < 2 * low - high) | (self._highest > 2 * high - low)
+        return np.flatnonzero(many | (far & (self.counts > 0)))
+
+    def texts(self) -> list[str]:
+        """Sentences about values that are not expected; many features share one."""
+        few = np.setdiff1d(self._unexpected, self.too_many)
+        is_number = np.array([not self._levels(at) for at in few], bool)
+        return [
+            *self._texts_unknown_levels(few[~is_number]),
+            *self._texts_outside(few[is_number]),
+            *self._texts_outside(self.too_many),
+            *self._texts_narrow(),
+            *self._texts_gaps(),
+        ]
+
+    def _describe(
+        self, places: Sequence[int], badness: NDArray[Any], text: Callable[[int], str]
+    ) -> list[str]:
+        """The ``text`` of each of these features; of the worst one alone if they are many."""
+        if len(places) <= MOST_NAMED:
+            return [text(at) for at in places]
+        worst = max(places, key=badness.item)
+        count = f"{len(places):,} of {self._encoder.feature_dim:,} columns"
+        return [f"{count} are not as the encoder expects; the worst: {text(worst)}"]
+
+    @property
+    def _shares_outside(self) -> NDArray[np.float64]:
+        return self.counts / np.maximum(self.present, 1)
+
+    def _text_outside(self, at: int) -> str:
+        many = f"{self.counts[at]:,} of {self.present[at]:,} values of {self._name(at)} are"
+        if levels := self._levels(at):
+            return f"{many} none of its {len(levels)} levels"
+        return f"{many} outside {self._expected(at)}"
+
+    def _texts_outside(self, places: NDArray[np.int64]) -> list[str]:
+        return self._describe(places.tolist(), self._shares_outside, self._text_outside)
+
+    def _texts_unknown_levels(self, places: NDArray[np.int64]) -> list[str]:
+        """Sentences about the worst of these categories; the others are counted."""
+        worst = sorted(places.tolist(), key=self._shares_outside.item, reverse=True)
+        texts = [self._text_outside(at) for at in worst[:MOST_NAMED]]
+        if more := len(worst) - len(texts):
+            texts.append(f"{more:,} more categories have values that are none of their levels")
+        return texts
+
+    def _texts_narrow(self) -> list[str]:
+        """Sentences about numbers whose values lie so close together that the unit seems wrong."""
+        if self._encoder.ranges is None:
+            return []
+        low, high = self._encoder.ranges
+        # A constant is no sign of another unit, and columns with values outside were named.
+        varying = self._highest > self._lowest
+        varying[self.too_many] = False
+        varying[self._unexpected] = False
+        spans = self._highest - self._lowest
+        near = spans < NARROW_SHARE * (high - low)
+        places = np.flatnonzero(varying & near & (self.present >= FEWEST_JUDGED)).tolist()
+
+        def text(at: int) -> str:
+            return (
+                f"all {self.present[at]:,} values of {self._name(at)} together span less than "
+                f"{NARROW_SHARE:.0%} of {self._expected(at)}: are they in its unit?"
+            )
+
+        numbers = [at for at in places if not self._levels(at)]
+        return self._describe(numbers, -spans / np.where(high > low, high - low, 1.0), text)
+
+    def _texts_gaps(self) -> list[str]:
+        """Sentences about gaps in features that no client had a gap in."""
+        if self._never_missing is None:
+            return []
+        gaps = np.where(self._never_missing, self.samples - self.present, 0)
+
+        def text(at: int) -> str:
+            rest = "the other columns" if self._levels(at) else "the middle of its range"
+            name = self._name(at)
+            return f"no client had a gap in {name}; {gaps[at]:,} predictions rest on {rest}"
+
+        return self._describe(np.flatnonzero(gaps).tolist(), gaps, text)
+
+    def _texts_missing(self) -> list[str]:
+        """Sentences about columns of gaps alone; an optional column may be missing."""
+        schema = self._encoder.schema
+        empty = np.flatnonzero(self.present == 0).tolist()
+        needed = [at for at in empty if schema is None or not schema.columns[at].optional]
+        if self.samples < FEWEST_JUDGED:
+            return []
+        return self._describe(
+            needed, self.present, lambda at: f"all values of {self._name(at)} are missing"
+        )
+
+    def _levels(self, at: int) -> tuple[str, ...]:
+        """The levels of a category; none for a number."""
+        return () if self._encoder.schema is None else self._encoder.schema.columns[at].levels
+
+    def _name(self, at: int) -> str:
+        names = self._encoder.feature_names
+        return repr(names[at]) if names else f"feature {at}"
+
+    def _expected(self, at: int) -> str:
+        """The range of a number."""
+        if self._encoder.schema is not None:
+            return self._encoder.schema.columns[at].text
+        assert self._encoder.ranges is not None, "nothing else counts"
+        low, high = (end[at] for end in self._encoder.ranges)
+        return f"{low:g} to {high:g}"
+
+    def judge(self, *, allowed: bool) -> None:
+        """Warn of what is not expected where samples are counted.
+
+        `InvalidInput` where too many values lie outside, or all are missing, unless that is
+        ``allowed``.
+        """
+        if len(self.too_many) and not allowed:
+            refused = self._texts_outside(self.too_many)
+            raise InvalidInput(f"{'; '.join(refused)}: {ADVICE}")
+        if self.samples and not self.present.any() and not allowed:
+            raise InvalidInput(
+                f"all values of all {len(self.present):,} columns are missing: is it the right "
+                "file? If it is, leave it out, or allow it with --allow-outside "
+                "(allow_outside=True)"
+            )
+        for text in [*self._texts_missing(), *self.texts()]:
+            warnings.warn(text, SafleWarning, stacklevel=4)
+
+    def warn(self) -> None:
+        """Warn of what is not expected, whatever the share."""
+        for text in self.texts():
+            warnings.warn(text, SafleWarning, stacklevel=4)

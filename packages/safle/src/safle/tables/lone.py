@@ -8,7 +8,6 @@ must be depends on the value: a usual mark is suspected sooner than any other nu
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +20,8 @@ OFTEN = 0.03
 """Share of the cells from which on any value may be a mark; an odd value that is true is rarer."""
 _USUAL_MARK = re.compile(r"9*[789]|7{2,}|8{2,}")
 """9, 99, 998, 77, 888 and the like, without a sign or a point."""
-
-
-class Lone(NamedTuple):
-    """A lone value, in how many cells it is, and the value nearest to it.
-
-    >>> Lone(-9.0, 12, 31.0).times
-    12
-    """
-
-    value: float
-    times: int
-    nearest: float
+Lone = tuple[float, int, float]
+"""A lone value, in how many cells it is, and the value nearest to it."""
 
 
 def _is_usual_mark(value: float) -> bool:
@@ -46,17 +35,17 @@ def find_lone(values: NDArray[np.float64], least: int) -> list[Lone]:
 
     >>> ages = np.array([*range(31, 78)] * 2 + [-9] * 12, float)
     >>> find_lone(ages, least=5)
-    [Lone(value=-9.0, times=12, nearest=31.0)]
+    [(-9.0, 12, 31.0)]
     """
     distinct, times = np.unique(values, return_counts=True)
-    found = []
+    found: list[Lone] = []
     for sign in (1, -1):
         # The high end of a column is the low end of its negative.
         ordered = np.sort(sign * distinct)
         counts = times[:: int(sign)]
         size = _lone_at_low_end(ordered, counts, sign, least)
         nearest = sign * float(ordered[size]) if size else 0.0
-        found += [Lone(sign * float(ordered[at]), int(counts[at]), nearest) for at in range(size)]
+        found += [(sign * float(ordered[at]), int(counts[at]), nearest) for at in range(size)]
     return found
 
 

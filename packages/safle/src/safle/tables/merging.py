@@ -8,30 +8,30 @@ from safle.basics.places import naming
 from safle.basics.texts import name_some
 from safle.errors import SettingsError
 from safle.tables.checks import ClassName, as_class_names
-from safle.tables.findings import Drafts, Finding, find_points
+from safle.tables.points import Drafts, Point, find_points
 from safle.tables.schema import NUMBER_ADVICE, Column, Schema
 
 
 def merge_schemas(
     drafts: Sequence[Schema], sources: Sequence[str] = ()
-) -> tuple[Schema, list[Finding]]:
+) -> tuple[Schema, list[Point]]:
     """One schema that fits the tables of all ``drafts``, and what somebody should settle first.
 
     A merged range spans the ranges of all drafts, and a level or class of any draft is kept. A
     column that some drafts lack is optional; a column that a draft ignores is left out. A column
-    that has two types or two units raises `SettingsError`; errors and findings name drafts by
+    that has two types or two units raises `SettingsError`; errors and points name drafts by
     their ``sources``.
 
     Examples
     --------
     >>> a, b = Column("sex", levels=("f", "m")), Column("sex", levels=("f", "m", "x"))
-    >>> schema, findings = merge_schemas([Schema((a,)), Schema((b, Column("dose", 1, 9)))])
+    >>> schema, points = merge_schemas([Schema((a,)), Schema((b, Column("dose", 1, 9)))])
     >>> schema.to_json()["columns"]
     {'dose': {'low': 1.0, 'high': 9.0, 'optional': True}, 'sex': {'levels': ['f', 'm', 'x']}}
-    >>> findings
+    >>> points
     []
     >>> years, months = Column("age", 20, 80), Column("age", 240, 960)
-    >>> merge_schemas([Schema((years,)), Schema((months,))])[1][0].point
+    >>> merge_schemas([Schema((years,)), Schema((months,))])[1][0][0]
     'units:age'
     """
     sources = sources or [f"draft {place}" for place in range(1, len(drafts) + 1)]

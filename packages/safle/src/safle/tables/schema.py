@@ -25,7 +25,7 @@ from safle.encoders.codes import MAX_TABLE_SIZE
 from safle.errors import SettingsError
 from safle.tables.cells import MISSING
 from safle.tables.checks import ClassName, as_class_names, as_names, check_texts
-from safle.tables.outside import Ranges
+from safle.tables.findings import Ranges
 
 MOST_COLUMNS = 1 << 16
 MOST_LEVELS = MAX_TABLE_SIZE - 2

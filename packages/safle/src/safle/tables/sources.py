@@ -27,7 +27,7 @@ from safle.tables.cells import (
     replace_commas,
 )
 from safle.tables.checks import IGNORE_ADVICE, find_places, match_columns
-from safle.tables.outside import MOST_NAMED
+from safle.tables.findings import MOST_NAMED
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series

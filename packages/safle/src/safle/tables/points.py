@@ -1,0 +1,279 @@
+"""Points that somebody has to settle: what drafts that can be merged still do not agree about.
+
+A rule is a function from one column, as all drafts have it, to sentences. Nothing is merged
+silently over a point: somebody mends the tables, or accepts it by its name.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+from safle.basics.texts import name_some
+from safle.errors import SettingsError
+from safle.tables.cells import numeric_marks
+from safle.tables.checks import spelling_of
+from safle.tables.schema import RARE, Column, Schema
+
+Drafts = Mapping[str, Schema]
+"""By the names of their files."""
+Point = tuple[str, str]
+"""Its name, as "units:age", and why it is open."""
+Columns = Mapping[str, Column]
+"""One column, by the files that have it."""
+MOST_WIDER = 8
+"""A range more than this many times wider than another is suspect: hospitals differ by less."""
+MOST_LARGER = 3
+"""So is a range of which both ends are more than this many times larger."""
+SHARE_LOWER = 0.2
+"""And one that begins so much lower, as a share of a width: a part may be in another unit."""
+_UNIT_IN_NAME = re.compile(r"[(\[][^()\[\]]*[)\]]")
+
+
+def find_points(drafts: Drafts) -> list[Point]:
+    """All points of drafts that can be merged."""
+    points = [("classes", text) for text in _find_other_classes(drafts)]
+    points += _find_other_names(drafts)
+    names = sorted({name for draft in drafts.values() for name in draft.names})
+    ignored = {name for draft in drafts.values() for name in draft.ignore}
+    for name in names:
+        if name in ignored:
+            continue
+        columns = {file: by_name[name] for file, by_name in _columns(drafts) if name in by_name}
+        for kind, rule, advice in RULES:
+            for text in rule(columns, drafts):
+                points.append((f"{kind}:{name}", f"column {name!r}: {text}{advice}"))
+    return points
+
+
+def settle(points: Sequence[Point], accepted: Sequence[str]) -> None:
+    """`SettingsError` unless ``accepted`` are the names of all points.
+
+    Examples
+    --------
+    >>> settle([("units:age", "is it in years?")], [])
+    Traceback (most recent call last):
+    safle.errors.SettingsError: 1 point is open, so nothing is written; correct the tables ...
+    """
+    found = [*dict.fromkeys(name for name, _ in points)]
+    if unknown := [name for name in accepted if name not in found]:
+        raise SettingsError(
+            f"--accept {shlex.quote(unknown[0])} names no point that was found; found were: "
+            f"{name_some(found) or 'none'}"
+        )
+    if still_open := [name for name in found if name not in accepted]:
+        count = len(still_open)
+        raise SettingsError(
+            f"{count} {'point is' if count == 1 else 'points are'} open, so nothing is written; "
+            "correct the tables or drafts and merge again, or accept what is right as it is: "
+            + " ".join(f"--accept {shlex.quote(name)}" for name in [*accepted, *still_open])
+        )
+
+
+def _columns(drafts: Drafts) -> Iterator[tuple[str, dict[str, Column]]]:
+    for file, draft in drafts.items():
+        yield file, {column.name: column for column in draft.columns}
+
+
+def _find_other_names(drafts: Drafts) -> Iterator[Point]:
+    """Names of columns that are one, but for case, blanks, marks or a unit in brackets."""
+    has = {
+        file: {*draft.names, *draft.ignore, *draft.sparse, draft.label_column}
+        for file, draft in drafts.items()
+    }
+    features = {name for draft in drafts.values() for name in draft.names}
+    for alike in _group_by(_letters, {name for names in has.values() for name in names}):
+        # A file that has two of them has two columns.
+        are_two = any(len({*alike} & names) > 1 for names in has.values())
+        if are_two or not features & {*alike}:
+            continue
+        files = [(name, [file for file in has if name in has[file]]) for name in alike]
+        text = " and ".join(f"{name!r} in {', '.join(where)}" for name, where in files)
+        name = f"names:{_letters(alike[0])}"
+        why = (
+            f"columns {text} differ only in case, blanks or a unit: are they one column? Rename it "
+            "in the tables and draft again"
+        )
+        yield name, why
+
+
+def _letters(name: str) -> str:
+    """A name without case, blanks, marks and units in brackets."""
+    plain = spelling_of(_UNIT_IN_NAME.sub("", name) or name)
+    return "".join(char for char in plain if char.isalnum()) or plain
+
+
+def _group_by(key: Callable[[str], str], texts: Sequence[str] | set[str]) -> list[list[str]]:
+    """Texts that share a key, each group of two or more in order."""
+    groups: dict[str, list[str]] = {}
+    for text in sorted(texts):
+        groups.setdefault(key(text), []).append(text)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _find_other_classes(drafts: Drafts) -> Iterator[str]:
+    classes = {file: tuple(map(str, draft.classes)) for file, draft in drafts.items()}
+    advice = " Write the label one way everywhere and draft again"
+    yield from (text + advice for text in _describe_spellings("classes", classes))
+    # A site with one class of its own is usual.
+    if text := _describe_unlike("classes", classes, fewest=2):
+        yield text + advice
+
+
+def _find_spellings(columns: Columns, _: Drafts) -> Iterator[str]:
+    yield from _describe_spellings("levels", {file: c.levels for file, c in columns.items()})
+
+
+def _find_other_levels(columns: Columns, _: Drafts) -> Iterator[str]:
+    if text := _describe_unlike("levels", {file: c.levels for file, c in columns.items()}):
+        yield text
+
+
+def _describe_spellings(what: str, texts: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for alike in _group_by(spelling_of, {text for found in texts.values() for text in found}):
+        files = [next(file for file in texts if text in texts[file]) for text in alike]
+        named = " and ".join(f"{text!r}" for text in alike)
+        where = ", ".join(dict.fromkeys(files))
+        yield f"{what} {named} differ in case or spaces only ({where})."
+
+
+def _describe_unlike(what: str, texts: Mapping[str, Sequence[str]], fewest: int = 1) -> str:
+    """A sentence if two files share less than half of their texts; else empty."""
+    spelled = {file: {*map(spelling_of, found)} for file, found in texts.items() if found}
+    # Of two texts everywhere, one is not enough: M and F, and M and W.
+    are_pairs = {len(found) for found in spelled.values()} == {2}
+
+    def are_unlike(one: set[str], other: set[str]) -> bool:
+        most = min(len(one), len(other))
+        shared = 2 * len(one & other)
+        enough = max(len(one), len(other)) >= fewest
+        return enough and (shared < most or (are_pairs and shared == most))
+
+    if not any(are_unlike(one, other) for one, other in combinations(spelled.values(), 2)):
+        return ""
+    files: dict[tuple[str, ...], list[str]] = {}
+    for file in spelled:
+        files.setdefault(tuple(texts[file]), []).append(file)
+    listed = [f"{name_some(found, 6)} in {', '.join(where)}" for found, where in files.items()]
+    return f"{what} are {'; '.join(listed)}: do they mean the same, written otherwise?"
+
+
+def _numbers(columns: Columns) -> dict[str, Column]:
+    return {file: column for file, column in columns.items() if not column.is_category}
+
+
+def _find_other_codes(columns: Columns, _: Drafts) -> Iterator[str]:
+    """Whether some write 0 and 1 where others write 1 and 2."""
+    files: dict[str, list[str]] = {}
+    for file, column in _numbers(columns).items():
+        files.setdefault(column.text, []).append(file)
+    if {*files} == {"0 to 1", "1 to 2"}:
+        listed = [f"{text} in {', '.join(where)}" for text, where in files.items()]
+        yield f"it has {'; '.join(listed)}: are they codes of the same two levels?"
+
+
+def _find_other_scales(columns: Columns, _: Drafts) -> Iterator[str]:
+    """Files whose range is unlike the ranges in most other files."""
+    numbers = _numbers(columns)
+    named: set[str] = set()
+    for file, column in numbers.items():
+        unlike = [other for other in numbers if _differ_in_scale(column, numbers[other])]
+        is_suspect = len(unlike) > (len(numbers) - 1) / 2
+        # Of two drafts, each is unlike the other: one sentence is enough.
+        if not is_suspect or file in named:
+            continue
+        named.add(unlike[0])
+        others = " and most other drafts" if len(numbers) > 2 else ""
+        yield (
+            f"{file} says {column.text}, unlike {unlike[0]} ({numbers[unlike[0]].text}){others}: "
+            "are they in the same unit?"
+        )
+
+
+def _differ_in_scale(one: Column, other: Column) -> bool:
+    """Whether two ranges do not overlap, or one is much wider or higher, or begins much lower."""
+    narrow, wide = sorted([one, other], key=lambda column: column.high - column.low)
+    apart = one.high < other.low or other.high < one.low
+    wider = wide.high - wide.low > MOST_WIDER * (narrow.high - narrow.low)
+    larger = wide.low > MOST_LARGER * narrow.low > 0 and wide.high > MOST_LARGER * narrow.high
+    lower, upper = sorted([one, other], key=lambda column: column.low)
+    is_fraction = 0 <= MOST_LARGER * lower.low < upper.low
+    is_far = upper.low - lower.low > SHARE_LOWER * (upper.high - upper.low)
+    # A lone number is a doubt of its own.
+    return apart or wider or larger or (is_fraction and is_far and not lower.lone)
+
+
+def _find_unit_of_some(columns: Columns, _: Drafts) -> Iterator[str]:
+    numbers = _numbers(columns)
+    stating = [file for file, column in numbers.items() if column.unit]
+    others = [file for file in numbers if file not in stating]
+    if stating and others:
+        yield (
+            f"the unit {numbers[stating[0]].unit} is stated in {', '.join(stating)} only, not in "
+            f"{', '.join(others)}: is it the same there?"
+        )
+
+
+def _find_lone(columns: Columns, _: Drafts) -> Iterator[str]:
+    files: dict[str, list[str]] = {}
+    for file, column in columns.items():
+        for text in column.lone:
+            files.setdefault("a number in a few cells" if text == RARE else text, []).append(file)
+    if files:
+        listed = "; ".join(f"{text} in {', '.join(where)}" for text, where in files.items())
+        yield f"{listed}, far from all other values: does it stand for a missing value?"
+
+
+def _find_below_zero(columns: Columns, _: Drafts) -> Iterator[str]:
+    numbers = _numbers(columns)
+    below = [file for file, column in numbers.items() if column.low < 0]
+    others = [column for file, column in numbers.items() if file not in below]
+    if len(below) != 1 or not others:
+        return
+    (file,) = below
+    lowest = min(column.low for column in others)
+    yield (
+        f"{file} goes down to {numbers[file].low:g}, and no other file below {lowest:g}: does "
+        "it stand for a missing value?"
+    )
+
+
+def _find_marks_within(columns: Columns, drafts: Drafts) -> Iterator[str]:
+    """Numbers that one file takes for missing, and another may have as a value."""
+    marks = {file: _marks(drafts[file], column) for file, column in columns.items()}
+    for file, declared in marks.items():
+        for other, column in _numbers(columns).items():
+            within = [m for m in declared - marks[other] if column.low <= m <= column.high]
+            if within:
+                yield (
+                    f"{file} takes {min(within):g} for a missing value, but {other} says "
+                    f"{column.text}: is it one there, too?"
+                )
+
+
+def _marks(draft: Schema, column: Column) -> set[float]:
+    return {*numeric_marks(draft.missing), *numeric_marks(column.missing)}
+
+
+Rule = Callable[[Columns, Drafts], Iterator[str]]
+WRITE_ADVICE = " Write them one way everywhere and draft again"
+UNIT_ADVICE = " If not, convert one table and draft it again"
+STATE_ADVICE = " Write the same unit into every draft"
+MARK_ADVICE = (
+    " If so, draft again with --missing COLUMN=MARK; if not, delete 'lone' of the column in the "
+    "draft"
+)
+BOTH_ADVICE = " If so, draft it again with --missing COLUMN=MARK; if not, take another mark"
+RULES: tuple[tuple[str, Rule, str], ...] = (
+    ("levels", _find_spellings, WRITE_ADVICE),
+    ("levels", _find_other_levels, WRITE_ADVICE),
+    ("levels", _find_other_codes, WRITE_ADVICE),
+    ("units", _find_other_scales, UNIT_ADVICE),
+    ("units", _find_unit_of_some, STATE_ADVICE),
+    ("missing", _find_lone, MARK_ADVICE),
+    ("missing", _find_below_zero, MARK_ADVICE),
+    ("missing", _find_marks_within, BOTH_ADVICE),
+)
+"""The kind of a point, the rule that finds it, and what to do."""
