@@ -20,9 +20,8 @@ import msgspec
 import safle
 from safle import errors
 from safle.basics import describe, journal, to_mapping
-from safle.encoders import base, kinds
+from safle.encoders import kinds
 from safle.evaluation import counts
-from safle.model import model_file
 from safle.server import folder, store
 from safle.solver import HEADS, choice, heads, ridge, temperature
 from safle.wire import container
@@ -84,8 +83,6 @@ EQUATIONS = {
 }
 """Modules of the solver whose docstrings have the equations."""
 FORMATS = {
-    "Encoders": (base,),
-    "Models": (model_file,),
     "Evaluation counts, type 9": (counts,),
     "Private rounds, types 3 to 7": (keys, rounds, messages, vector, spaces),
     "A store": (store, folder),
@@ -162,8 +159,8 @@ def _range(setting: Any) -> str:
 
 def _files() -> Iterator[str]:
     yield "# Files\n\n`safle inspect FILE` recognises all of these."
-    yield "[The wire format](../wire-format.md) has container, statistics and histograms byte by"
-    yield "byte; the others are below.\n"
+    yield "[The wire format](../wire-format.md) has containers, statistics, histograms,"
+    yield "encoders and models byte by byte; the others are below.\n"
     yield "| type | file | usual ending |\n|---|---|---|"
     for (number, name), ending in zip(container.FILE_TYPES.items(), ENDINGS, strict=True):
         yield f"| {number} | {name} | `{ending}` |"

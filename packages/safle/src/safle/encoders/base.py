@@ -1,15 +1,6 @@
-r"""The base class of encoders: data in a file, with a fingerprint, that map features to codes.
+"""The base class of encoders: data in a file, with a fingerprint, that map features to codes.
 
-The file is safetensors with one metadata key, ``safle``: JSON with sorted keys and no white space
-of ``format`` ("safle-encoder-5"), ``kind``, ``layout`` and ``settings``; and float64 tensors. The
-fingerprint is the SHA-256 of that JSON, then for every tensor by name ``\n<name> <shape as Python
-prints the tuple>\n`` and its bytes. Where they apply, the JSON has ``classes``, the only labels,
-ascending; ``features``, names in the order of columns; ``ranges``, lists of their lower and upper
-ends; ``source``, a line about what makes the features. The tensors are ``thresholds`` (T, d) of an
-``embedding``, else ``mean`` and ``deviation`` (d); d counts only the numbers of a table. A table's
-settings may have a ``schema``: ``columns`` by name (``low``, ``high``, ``unit``, or ``levels``,
-``others``; ``optional``), ``missing``, ``ignore``, ``classes``, ``label_column``, ``sparse``,
-``least``.
+The file is described in docs/wire-format.md.
 """
 
 from __future__ import annotations
