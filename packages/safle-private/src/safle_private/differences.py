@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from safle.basics import Row
 from safle.errors import FederationError
@@ -25,9 +28,8 @@ from safle_private.messages import Request
 
 MOST_STEPS = 5_000
 """Of one search: seconds. Chains of sums that grow by enough clients need a few."""
-Columns = list[list[Fraction]]
-"""For each group of clients: its number in the asked sum, then in each earlier one."""
-_NAME, _KEY = "name", "key"
+Rows = NDArray[np.object_]
+"""Fractions: the asked sum, then each earlier one; a column for each group of clients."""
 
 
 def describe(request: Request) -> Row:
@@ -57,7 +59,7 @@ def check_sets(sets: Iterable[Collection[str]], least_clients: int) -> None:
         removed = smaller - larger
         added = larger - smaller
         fewest = min(len(removed) or least_clients, len(added))
-        clients = f"{fewest} client" + "s" * (fewest != 1)
+        clients = "1 client" if fewest == 1 else f"{fewest} clients"
         if fewest < least_clients and len(chain) == 1:
             raise FederationError(
                 f"the sum of {clients}; at least {least_clients} are needed to open it"
@@ -106,20 +108,18 @@ def find_exposed(asked: Row, before: Sequence[Row]) -> dict[str, frozenset[str]]
     -------
     All names of each of them, by the one that the request says, or an earlier sum.
     """
-    person_of = _find_persons([*before, asked])
-    keys_of: dict[str, list[str]] = {}
-    for key, person in person_of.items():
-        keys_of.setdefault(person, []).append(key)
+    sets = [asked, *reversed(before)]
+    person_of = _find_persons(sets)
+    with_several_keys = [who for who, keys in Counter(person_of.values()).items() if keys > 1]
     exposed: set[str] = set()
-    for divided in [None, *(person for person, keys in keys_of.items() if len(keys) > 1)]:
+    for divided in (None, *with_several_keys):
         view = {key: key if who == divided else who for key, who in person_of.items()}
         exposed |= {person_of.get(one, one) for one in _find_in_view(asked, before, view)}
-    names: dict[str, list[str]] = {person: [] for person in exposed}
-    for one in (asked, *reversed(before)):
+    names: dict[str, list[str]] = {}
+    for one in sets:
         for key, name in one["clients"].items():
-            if person_of[key] in exposed:
-                names[person_of[key]].append(name)
-    return dict(sorted((known[0], frozenset(known)) for known in names.values()))
+            names.setdefault(person_of[key], []).append(name)
+    return dict(sorted((names[who][0], frozenset(names[who])) for who in exposed))
 
 
 def _find_persons(sets: Sequence[Row]) -> dict[str, str]:
@@ -133,93 +133,73 @@ def _find_persons(sets: Sequence[Row]) -> dict[str, str]:
 
     pairs = [pair for one in sets for pair in one["clients"].items()]
     for key, name in pairs:
-        parents[root_of((_KEY, key))] = root_of((_NAME, name))
-    return {key: " ".join(root_of((_KEY, key))) for key, _ in pairs}
+        parents[root_of(("key", key))] = root_of(("name", name))
+    return {key: " ".join(root_of(("key", key))) for key, _ in pairs}
 
 
 def _find_in_view(asked: Row, before: Sequence[Row], view: Mapping[str, str]) -> set[str]:
     """Who is exposed, if each key is the person that ``view`` says."""
-    wanted = _count_persons(asked, view)
-    rows = [(one["least"], _count_persons(one, view)) for one in before]
-    exposed: set[str] = set()
-    if [*_search(wanted, [row for _, row in rows], 1)]:
+    wanted = Counter(view[key] for key in asked["clients"])
+    rows = [(one["least"], Counter(view[key] for key in one["clients"])) for one in before]
+    if _find_groups(wanted, [row for _, row in rows], 1):
         # It follows from the sums before: it says nothing new.
-        return exposed
-    tiers = sorted({asked["least"], *(least for least, _ in rows)})
-    for least in tiers[tiers.index(asked["least"]) :]:
-        found = {*_search(wanted, [row for own, row in rows if own <= least], least)}
+        return set()
+    exposed: set[str] = set()
+    tiers = {asked["least"], *(least for least, _ in rows if least > asked["least"])}
+    for least in sorted(tiers):
+        found = _find_groups(wanted, [row for own, row in rows if own <= least], least)
         if least > asked["least"]:
             # What rounds of a smaller number alone give, their clients have agreed to.
-            found -= {*_search(wanted, [row for own, row in rows if own < least], least)}
+            found -= _find_groups(wanted, [row for own, row in rows if own < least], least)
         exposed.update(*found)
     return exposed
 
 
-def _count_persons(one: Row, view: Mapping[str, str]) -> Counter[str]:
-    return Counter(view[key] for key in one["clients"])
-
-
-def _search(
+def _find_groups(
     wanted: Counter[str], rows: Sequence[Counter[str]], least: int
-) -> Iterator[frozenset[str]]:
+) -> set[frozenset[str]]:
     """The smallest groups, of fewer than ``least``, to which the wanted row comes down.
 
-    Yields
-    ------
     Every group of persons for which the wanted row plus a combination of the other rows is nonzero
     on these persons alone, and on no part of them; an empty group if it can be zero.
     """
     together: dict[tuple[int, ...], list[str]] = {}
     distinct = [dict(row) for row in {frozenset(row.items()) for row in rows}]
     for person in {*wanted, *(person for row in distinct for person in row)}:
-        pattern = wanted[person], *(row.get(person, 0) for row in distinct)
+        pattern = (wanted[person], *(row.get(person, 0) for row in distinct))
         together.setdefault(pattern, []).append(person)
     ordered = sorted(together.items(), key=lambda item: (-len(item[1]), item[0]))
+    numbers = np.array([[Fraction(one) for one in pattern] for pattern, _ in ordered], object)
     groups = [persons for _, persons in ordered]
-    columns = [[Fraction(number) for number in pattern] for pattern, _ in ordered]
-    for found in _smallest_supports(columns, [len(group) for group in groups], least):
-        yield frozenset(person for at in found for person in groups[at])
+    found = _find_supports(numbers.T, [len(group) for group in groups], least)
+    return {frozenset(person for at in chosen for person in groups[at]) for chosen in found}
 
 
-def _smallest_supports(
-    columns: Columns, sizes: Sequence[int], least: int
-) -> Iterator[frozenset[int]]:
-    waiting: list[tuple[int, Columns, frozenset[int]]] = [(0, columns, frozenset())]
-    seen: list[frozenset[int]] = []
-    steps = 0
-    while waiting:
-        at, columns, kept = waiting.pop()
-        steps += 1
-        if steps > MOST_STEPS:
-            raise FederationError(
-                "the sums that you have opened overlap in too many ways to judge what this one "
-                "gives away with them: ask for the sum of clients that was opened before"
-            )
-        if any(one <= kept for one in seen):
+def _find_supports(rows: Rows, sizes: list[int], least: int) -> list[frozenset[int]]:
+    """The smallest sets of columns outside of which the first row can be made zero."""
+    waiting = [(0, rows, frozenset[int]())]
+    found: list[frozenset[int]] = []
+    for _ in range(MOST_STEPS):
+        if not waiting:
+            return found
+        at, rows, kept = waiting.pop()
+        if any(one <= kept for one in found):
             continue
         if at == len(sizes):
-            if not any(any(column[1:]) for column in columns):
-                found = frozenset(at for at, column in enumerate(columns) if column[0])
-                if found not in seen:
-                    seen.append(found)
-                    yield found
+            # Another row that is not used up could make a column of those that are kept zero.
+            if not rows[1:].any():
+                found.append(frozenset(np.flatnonzero(rows[0]).tolist()))
             continue
-        free = next((row for row, number in enumerate(columns[at]) if row and number), None)
-        size = sizes[at] + sum(sizes[other] for other in kept)
-        if size < least and any(columns[at]):
-            waiting.append((at + 1, columns, kept | {at}))
+        column = rows[:, at]
+        if column.any() and sizes[at] + sum(sizes[other] for other in kept) < least:
+            waiting.append((at + 1, rows, kept | {at}))
         # The column is made zero first: what is found is then as small as can be.
-        if free is not None:
-            waiting.append((at + 1, _make_zero(columns, at, free), kept))
-        elif not columns[at][0]:
-            waiting.append((at + 1, columns, kept))
-
-
-def _make_zero(columns: Columns, at: int, row: int) -> Columns:
-    """The columns once as much of one row is taken as makes a column zero."""
-    pivot = columns[at]
-    factors = [column[row] / pivot[row] for column in columns]
-    return [
-        [a - factor * b for a, b in zip(column, pivot, strict=True)] if factor else column
-        for column, factor in zip(columns, factors, strict=True)
-    ]
+        if column[1:].any():
+            used = 1 + int(np.flatnonzero(column[1:])[0])
+            waiting.append((at + 1, rows - np.outer(column / column[used], rows[used]), kept))
+        elif not column[0]:
+            waiting.append((at + 1, rows, kept))
+    raise FederationError(
+        "the sums that you have opened overlap in too many ways to judge what this one gives away "
+        "with them: ask for the sum of clients that was opened before"
+    )
