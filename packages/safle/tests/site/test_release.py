@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from safle import LinearEncoder, Model, count, declared_range, solve
-from safle.basics.places import BESIDE
+from safle.basics.paths import BESIDE
 from safle.errors import PolicyRefused, SafleWarning, StoreError
 from safle.server.card import write_card
 from safle.server.summing import sum_files

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from safle.basics.memory import most_memory as most_memory
     from safle.basics.memory import readable as readable
     from safle.basics.memory import require_free_memory as require_free_memory
-    from safle.basics.places import BESIDE as BESIDE
-    from safle.basics.places import StrPath as StrPath
-    from safle.basics.places import find_files as find_files
-    from safle.basics.places import naming as naming
-    from safle.basics.places import parse_toml as parse_toml
-    from safle.basics.places import read_capped as read_capped
-    from safle.basics.places import read_toml as read_toml
+    from safle.basics.paths import BESIDE as BESIDE
+    from safle.basics.paths import StrPath as StrPath
+    from safle.basics.paths import find_files as find_files
+    from safle.basics.paths import naming as naming
+    from safle.basics.paths import parse_toml as parse_toml
+    from safle.basics.paths import read_capped as read_capped
+    from safle.basics.paths import read_toml as read_toml
     from safle.basics.settings import Setting as Setting
     from safle.basics.settings import as_settings as as_settings
     from safle.basics.settings import describe as describe

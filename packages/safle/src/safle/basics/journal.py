@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from safle.basics.atomic import check_place, flush
-from safle.basics.places import StrPath, open_regular
+from safle.basics.paths import StrPath, open_regular
 from safle.basics.texts import printable
 from safle.errors import InvalidInput, StoreError
 

@@ -12,7 +12,7 @@ import numpy as np
 import rich_click as click
 
 from safle.basics import atomic, name_some
-from safle.basics.places import naming
+from safle.basics.paths import naming
 from safle.cli import options as opt
 from safle.cli.count import least_cell, release, warn_of_repeats
 from safle.cli.facts import privacy_facts, temperature_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import rich_click as click
 
-from safle.basics.places import naming
+from safle.basics.paths import naming
 from safle.basics.texts import split_names
 from safle.cli.session import Written
 from safle.errors import InvalidInput

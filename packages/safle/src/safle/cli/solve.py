@@ -11,7 +11,7 @@ from typing import Any, Literal
 import rich_click as click
 
 from safle.basics import atomic, describe
-from safle.basics.places import MOST_BYTES, read_capped
+from safle.basics.paths import MOST_BYTES, read_capped
 from safle.cli import options as opt
 from safle.cli.facts import model_facts
 from safle.cli.session import Session, command

@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 
 from safle.basics.memory import readable
-from safle.basics.places import naming
+from safle.basics.paths import naming
 from safle.basics.texts import list_names
 from safle.cli import options as opt
 from safle.cli.facts import warn_of_classes

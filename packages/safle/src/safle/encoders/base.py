@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.basics import atomic
-from safle.basics.places import naming, read_capped
+from safle.basics.paths import naming, read_capped
 from safle.basics.settings import as_settings, to_mapping
 from safle.basics.tensors import (
     Arrays,

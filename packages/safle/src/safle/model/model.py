@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.basics import atomic
 from safle.basics.memory import require_free_memory
-from safle.basics.places import naming, read_capped
+from safle.basics.paths import naming, read_capped
 from safle.basics.texts import require_type
 from safle.encoders import Encoder
 from safle.encoders.codes import Codes

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from safle.basics import atomic
-from safle.basics.places import as_toml, read_toml
+from safle.basics.paths import as_toml, read_toml
 from safle.basics.settings import as_settings
 from safle.errors import CountOverflow, DuplicateContribution, LimitExceeded, SettingsError
 from safle.server.contribution import Contribution

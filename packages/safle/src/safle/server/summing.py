@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from safle.basics.atomic import write_bytes
-from safle.basics.places import BESIDE, StrPath, as_path, find_files, naming
+from safle.basics.paths import BESIDE, StrPath, as_path, find_files, naming
 from safle.basics.progress import Progress, no_progress
 from safle.encoders.codes import CodeSpace
 from safle.errors import FederationError, InvalidInput, MissingExtra

@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from safle.basics.places import read_toml
+from safle.basics.paths import read_toml
 from safle.basics.settings import as_settings
 from safle.errors import PolicyRefused, SettingsError
 from safle.site.disguises import MOST_WEIGHT

@@ -18,7 +18,7 @@ import numpy as np
 from safle.basics.atomic import check_place, write_together
 from safle.basics.journal import now
 from safle.basics.memory import readable
-from safle.basics.places import SHEET, SHEET_PAGE
+from safle.basics.paths import SHEET, SHEET_PAGE
 from safle.basics.templates import render_page
 from safle.basics.texts import printable
 from safle.errors import SafleWarning

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from safle.basics.places import naming
+from safle.basics.paths import naming
 from safle.basics.texts import name_some
 from safle.errors import SettingsError
 from safle.tables.checks import ClassName, as_class_names

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from safle.basics import atomic
-from safle.basics.places import as_toml, naming, read_toml
+from safle.basics.paths import as_toml, naming, read_toml
 from safle.basics.settings import as_settings
 from safle.basics.texts import printable
 from safle.encoders.codes import MAX_TABLE_SIZE

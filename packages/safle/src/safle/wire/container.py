@@ -23,7 +23,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from safle.basics.memory import most_memory, over_limit, require_free_memory
-from safle.basics.places import StrPath, as_path, naming, open_regular
+from safle.basics.paths import StrPath, as_path, naming, open_regular
 from safle.errors import WireError
 from safle.wire.planes import MAX_PLANES, count_planes, from_planes
 

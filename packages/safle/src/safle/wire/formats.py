@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.atomic import write_bytes
-from safle.basics.places import StrPath, naming
+from safle.basics.paths import StrPath, naming
 from safle.basics.settings import as_settings
 from safle.errors import (
     EncoderMismatch,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from safle.basics.places import StrPath, naming
+from safle.basics.paths import StrPath, naming
 from safle.basics.settings import as_settings
 from safle.basics.texts import require_type
 from safle.encoders.codes import MAX_EXPERTS, CodeSpace, Layout
