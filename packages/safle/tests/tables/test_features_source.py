@@ -91,13 +91,13 @@ def test_the_sample_or_a_file_names_it(safle, tmp_path):
     declared = ("--range", 0, 1, "--features", 3)
     by_file = (*declared, "--features-source", sample)
     for words, source in ((("--sample", sample), OURS), (declared, ""), (by_file, OURS)):
-        safle("encoder", "make", *words, "-o", made)
+        safle("encoder", "make", *words, "--force", "-o", made)
         assert load_encoder(made).source == source
     plain = table(tmp_path / "plain.safetensors", "")
-    safle("encoder", "make", *declared, "--features-source", plain, "-o", made, code=1)
+    safle("encoder", "make", *declared, "--features-source", plain, "--force", "-o", made, code=1)
     theirs = table(tmp_path / "theirs.safetensors", "another network")
     both = ("--sample", sample, "--features-source", theirs)
-    assert "another network" in safle("encoder", "make", *both, "-o", made, code=1)
+    assert "another network" in safle("encoder", "make", *both, "--force", "-o", made, code=1)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_the_sample_or_a_file_names_it(safle, tmp_path):
 )
 def test_count_checks_it(safle, tmp_path, declared, found, code, trusted):
     encoder, sample = tmp_path / "e.safetensors", table(tmp_path / "s.safetensors", declared)
-    safle("encoder", "make", "--sample", sample, "-o", encoder)
+    safle("encoder", "make", "--sample", sample, "--force", "-o", encoder)
     features = table(tmp_path / "f.safetensors", found)
-    arguments = ("count", features, "--encoder", encoder, "-o", tmp_path / "a.stats")
+    arguments = ("count", features, "--encoder", encoder, "--force", "-o", tmp_path / "a.stats")
     said = safle(*arguments, code=code)
     for source in (declared, found):
         assert code == 0 or (source[:28] or "no named source") in said

@@ -78,7 +78,7 @@ def test_another_unit_or_spelling_is_refused_by_name(
 def test_a_few_are_a_warning_said_once(safle, tmp_path, encoder_path, command):
     table = tmp_path / "a.csv"
     words = [command, table, "--encoder", encoder_path]
-    words += ["-o", tmp_path / "a.stats"] if command == "count" else []
+    words += ["--force", "-o", tmp_path / "a.stats"] if command == "count" else []
     write(table, lambda at: 6000 if at == 7 else 20 + at)
     said = safle(*words)
     assert said.count("1 of 60 values of 'age' are outside 0 to 120 years") == 1
@@ -93,11 +93,11 @@ def test_a_few_are_a_warning_said_once(safle, tmp_path, encoder_path, command):
 def test_predictions_and_evaluations_say_it_too(safle, tmp_path, encoder_path):
     table = write(tmp_path / "a.csv", lambda at: 20 + at)
     model = tmp_path / "model.safetensors"
-    safle("count", table, "--encoder", encoder_path, "-o", tmp_path / "a.stats")
-    safle("solve", tmp_path / "a.stats", "--encoder", encoder_path, "-o", model)
+    safle("count", table, "--encoder", encoder_path, "--force", "-o", tmp_path / "a.stats")
+    safle("solve", tmp_path / "a.stats", "--encoder", encoder_path, "--force", "-o", model)
     months = write(tmp_path / "b.csv", lambda at: 12 * (20 + at))
     for words in (
-        ["predict", model, months, "-o", tmp_path / "p.csv"],
+        ["predict", model, months, "--force", "-o", tmp_path / "p.csv"],
         ["evaluate", model, months],
     ):
         assert "60 of 60 values of 'age' are outside" in safle(*words)
@@ -213,7 +213,7 @@ def test_a_gap_that_no_client_had_is_named(safle, tmp_path, encoder_path, warned
 
 def test_a_unit_that_makes_all_values_small_is_named(safle, tmp_path, encoder_path):
     centuries = write(tmp_path / "a.csv", lambda at: (20 + at) / 100)
-    words = ["--encoder", encoder_path, "-o", tmp_path / "a.stats"]
+    words = ["--encoder", encoder_path, "--force", "-o", tmp_path / "a.stats"]
     said = safle("count", centuries, *words)
     expected = "all 60 values of 'age' together span less than 5% of 0 to 120 years: are they"
     assert expected in said
@@ -226,7 +226,7 @@ def test_a_unit_that_makes_all_values_small_is_named(safle, tmp_path, encoder_pa
 
 
 def test_nothing_but_gaps_is_refused_and_a_column_of_gaps_named(safle, tmp_path, encoder_path):
-    words = ["--encoder", encoder_path, "-o", tmp_path / "a.stats"]
+    words = ["--encoder", encoder_path, "--force", "-o", tmp_path / "a.stats"]
     empty = write(tmp_path / "a.csv", "NA", ["NA", "?"])
     assert "all values of all 2 columns are missing" in safle("count", empty, *words, code=1)
     safle("count", empty, *words, "--allow-outside")

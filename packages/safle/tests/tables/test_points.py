@@ -160,7 +160,7 @@ def draft(safle, folder, changes, **options):
         words = ["schema", "draft", f"{site}.csv", "--label-column", "Death"]
         # Where codes are digits, their hospital has to say that they are levels.
         words += ["--category", "sex", *options.get(site, [])]
-        said[site] = safle(*words, "-o", f"{site}.toml")
+        said[site] = safle(*words, "--force", "-o", f"{site}.toml")
     return said
 
 

@@ -256,7 +256,7 @@ def test_a_draft_says_which_column_a_few_texts_keep_out(safle, tmp_path):
     dose = [*(at * 7 % 141 for at in range(141)), *["unknown"] * 3]
     columns = {"dose": dose, "age": [*range(30, 78)] * 3, "label": ["ill", "well"] * 72}
     table = write_columns(tmp_path / "a.csv", **columns)
-    draft = ("schema", "draft", table, "-o", tmp_path / "a.toml")
+    draft = ("schema", "draft", table, "--force", "-o", tmp_path / "a.toml")
     out = safle(*draft)
     assert "'dose' is left out: it has numbers in all but 3 of its 144 cells" in out
     assert "more than 100 different texts" in safle(*draft, "--category", "dose")
@@ -287,9 +287,9 @@ def test_a_merge_names_the_draft_in_another_unit(safle, tmp_path):
     for at, high in enumerate((10, 12, 9, 0.011)):
         paths.append(tmp_path / f"{at}.toml")
         Schema((Column("kappa", 0, high), Column("age", 20, 80 - 3 * at))).save(paths[-1])
-    out = safle("schema", "merge", *paths[:3], "-o", tmp_path / "all.toml")
+    out = safle("schema", "merge", *paths[:3], "--force", "-o", tmp_path / "all.toml")
     assert "unit" not in out
-    out = safle("schema", "merge", *paths, "-o", tmp_path / "all.toml", code=1)
+    out = safle("schema", "merge", *paths, "--force", "-o", tmp_path / "all.toml", code=1)
     expected = (
         f"column 'kappa': {paths[3]} says 0 to 0.011, unlike {paths[0]} (0 to 10) and most other "
         "drafts: are they in the same unit?"
@@ -324,7 +324,7 @@ def test_two_drafts_are_compared_with_each_other(safle, tmp_path, low, high, sus
 def test_a_schema_with_levels_says_how_its_sums_are_published(safle, tmp_path):
     Schema((Column("age", 0, 90), Column("sex", levels=("f", "m")))).save(tmp_path / "s.toml")
     made = tmp_path / "e.safetensors"
-    words = ("encoder", "make", "--schema", tmp_path / "s.toml", "-o", made)
+    words = ("encoder", "make", "--schema", tmp_path / "s.toml", "--force", "-o", made)
     refused = safle(*words, "--publishable", code=2)
     instead = ("--kind", "table", "--norm-clip", "1", "--units", "1")
     assert " ".join(instead) in " ".join(refused.replace("│", "").split())

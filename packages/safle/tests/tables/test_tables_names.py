@@ -45,7 +45,7 @@ def test_a_reordered_table_gives_the_same_bytes(safle, tmp_path, encoder_path):
     found = set()
     for number, order in enumerate(itertools.permutations(NAMES)):
         table = write(tmp_path / f"{number}.csv", order)
-        safle("count", table, "--encoder", encoder_path, "-o", tmp_path / "a.stats")
+        safle("count", table, "--encoder", encoder_path, "--force", "-o", tmp_path / "a.stats")
         found.add((tmp_path / "a.stats").read_bytes())
     assert len(found) == 1
     # Labels lose the spaces around them.
@@ -56,13 +56,21 @@ def test_histograms_and_encoders_carry_the_names(safle, tmp_path):
     sent = []
     for order in (NAMES, NAMES[::-1]):
         table = write(tmp_path / "a.csv", order)
-        safle("histogram", table, "--low", 0, "--high", 100, "-o", tmp_path / "a.hist")
-        safle("encoder", "make", "--sample", table, "-o", tmp_path / "s.safetensors")
+        safle("histogram", table, "--low", 0, "--high", 100, "--force", "-o", tmp_path / "a.hist")
+        safle("encoder", "make", "--sample", table, "--force", "-o", tmp_path / "s.safetensors")
         files = ("a.hist", "s.safetensors")
         sent.append([(tmp_path / name).read_bytes() for name in files])
     assert sent[0] == sent[1]
     assert read(tmp_path / "a.hist", Histogram).names == tuple(sorted(NAMES))
-    safle("encoder", "make", "--histogram", tmp_path / "a.hist", "-o", tmp_path / "e.safetensors")
+    safle(
+        "encoder",
+        "make",
+        "--histogram",
+        tmp_path / "a.hist",
+        "--force",
+        "-o",
+        tmp_path / "e.safetensors",
+    )
     for name in ("e", "s"):
         encoder = load_encoder(tmp_path / f"{name}.safetensors")
         assert encoder.feature_names == tuple(sorted(NAMES))
@@ -72,13 +80,13 @@ def test_histograms_and_encoders_carry_the_names(safle, tmp_path):
 def test_predictions_do_not_depend_on_the_order_and_keep_the_ids(safle, tmp_path, encoder_path):
     table = write(tmp_path / "a.csv", NAMES, more=["patient", "ward", "bed"])
     known = ("--ignore", "patient, ward", "--ignore", "bed")
-    safle("count", table, *known, "--encoder", encoder_path, "-o", tmp_path / "a.stats")
+    safle("count", table, *known, "--encoder", encoder_path, "--force", "-o", tmp_path / "a.stats")
     model = tmp_path / "model.safetensors"
-    safle("solve", tmp_path / "a.stats", "--encoder", encoder_path, "-o", model)
+    safle("solve", tmp_path / "a.stats", "--encoder", encoder_path, "--force", "-o", model)
     outputs = []
     for order in (NAMES, NAMES[::-1]):
         turned = write(tmp_path / "b.csv", order, more=["patient"])
-        safle("predict", model, turned, "--id", "patient", "-o", tmp_path / "p.csv")
+        safle("predict", model, turned, "--id", "patient", "--force", "-o", tmp_path / "p.csv")
         outputs.append((tmp_path / "p.csv").read_text())
     assert outputs[0] == outputs[1]
     lines = outputs[0].splitlines()
@@ -92,12 +100,12 @@ def test_what_is_ignored_may_have_a_comma_in_its_name_and_should_be_there(safle,
     table.write_text(table.read_text().replace("bed", '"name, first"', 1))
     made = tmp_path / "e.safetensors"
     ignored = ("--ignore", "name, first", "--ignore", "ward,bed")
-    said = safle("encoder", "make", "--sample", table, *ignored, "-o", made)
+    said = safle("encoder", "make", "--sample", table, *ignored, "--force", "-o", made)
     assert {*load_encoder(made).feature_names} == {*NAMES}
     assert [line for line in said.splitlines() if "no column" in line] == [
         f"warning: {table}: no column bed"
     ]
-    draft = ("schema", "draft", table, *ignored, "-o", tmp_path / "s.toml")
+    draft = ("schema", "draft", table, *ignored, "--force", "-o", tmp_path / "s.toml")
     assert "no column day" in safle(*draft, "--category", "day")
     assert "no column 'day'; it has" in safle(*draft, "--id", "day", code=1)
     schema = Schema((Column("age", 0, 90),), ignore=("dose", "pulse", "day"))
@@ -186,14 +194,22 @@ def test_a_column_that_is_no_number_or_is_the_label_is_pointed_out(tmp_path, saf
     ]
     (tmp_path / "ward.csv").write_text("\n".join(rows))
     assert "column 'patient' is no number; expected one" in safle("inspect", tmp_path / "ward.csv")
-    draft = ("schema", "draft", tmp_path / "ward.csv", "-o", tmp_path / "ward.toml")
+    draft = ("schema", "draft", tmp_path / "ward.csv", "--force", "-o", tmp_path / "ward.toml")
     assert "no classes were found in a column 'label'" in safle(*draft)
     assert "no classes" not in safle(*draft, "--label-column", "diagnosis")
-    safle("encoder", "make", "--schema", tmp_path / "ward.toml", "-o", tmp_path / "e.safetensors")
+    safle(
+        "encoder",
+        "make",
+        "--schema",
+        tmp_path / "ward.toml",
+        "--force",
+        "-o",
+        tmp_path / "e.safetensors",
+    )
     count = ("count", tmp_path / "ward.csv", "--encoder", tmp_path / "e.safetensors")
     # The schema knows the column of labels.
-    assert "2 (ill, well)" in safle(*count, "-o", tmp_path / "a.stats")
-    said = safle(*count, "-o", tmp_path / "a.stats", "--label-column", "age", code=1)
+    assert "2 (ill, well)" in safle(*count, "--force", "-o", tmp_path / "a.stats")
+    said = safle(*count, "--force", "-o", tmp_path / "a.stats", "--label-column", "age", code=1)
     assert "does not know: diagnosis" in said
     assert "the column of labels with --label-column NAME" in said
 
@@ -213,14 +229,14 @@ def test_a_publishable_encoder_keeps_the_names(safle, tmp_path, source):
 def test_an_encoder_without_names_is_a_warning_in_every_command(safle, tmp_path, command):
     table = write(tmp_path / "a.csv", NAMES)
     made, model = tmp_path / "e.safetensors", tmp_path / "model.safetensors"
-    safle("encoder", "make", "--range", 0, 100, "--features", 3, "-o", made)
-    counted = ("count", table, "--encoder", made, "-o", tmp_path / "a.stats")
+    safle("encoder", "make", "--range", 0, 100, "--features", 3, "--force", "-o", made)
+    counted = ("count", table, "--encoder", made, "--force", "-o", tmp_path / "a.stats")
     safle(*counted)
-    safle("solve", tmp_path / "a.stats", "--encoder", made, "-o", model)
+    safle("solve", tmp_path / "a.stats", "--encoder", made, "--force", "-o", model)
     words = {
         "count": counted,
         "rehearse": ("rehearse", table, "--encoder", made),
-        "predict": ("predict", model, table, "-o", tmp_path / "p.csv"),
+        "predict": ("predict", model, table, "--force", "-o", tmp_path / "p.csv"),
         "evaluate": ("evaluate", model, table),
     }[command]
     assert "warning: " + f"{table}: the encoder knows no names" in safle(*words, "--quiet")
