@@ -72,7 +72,7 @@ OTHERS = {
     ".toml": "schemas, policies, settings of experiments",
     ".key, .pub": "the private and the public key of one party of a private round",
     ".jsonl, .releases": "journals: logs, ledgers, what a keyholder has opened",
-    ".release.html, .release.txt": "the sheet beside a file that leaves",
+    ".release.txt, .release.json": "the sheet beside a file that leaves",
 }
 EQUATIONS = {
     "Equations of the heads": heads,

@@ -34,7 +34,7 @@ def site(tmp_path, monkeypatch):
 def test_what_leaves_is_counted_kept_and_logged(site, safle):
     said = safle(*COUNT, "--policy", "policy.toml")
     assert "warning" not in said
-    assert "kept: 6 of class 'ill' (at least 6)" in Path("a.stats.release.txt").read_text()
+    assert "kept: 6 of class 'ill'; expected at least 6" in Path("a.stats.release.txt").read_text()
     safle("store", "add", "store", "--encoder", "encoder.safetensors", "a.stats")
     out = safle("log", "store")
     assert "received" in out
@@ -76,7 +76,7 @@ def test_a_table_in_which_rows_repeat_is_judged_by_each_row_once(site, safle):
         sheet = html.unescape(Path(f"a.stats.release.{end}").read_text())
         assert "over 144 samples, 12 different rows" in sheet
         assert "72, 6 different rows" in sheet
-        assert "kept: 6 different rows of class 'ill' (at least 6)" in sheet
+        assert "kept: 6 different rows of class 'ill'; expected at least 6" in sheet
         # Other commands show this digest.
         digest = re.search(r"^  digest +(\w+)$", safle("inspect", "a.stats"), re.MULTILINE)[1]
         assert digest in sheet

@@ -250,7 +250,7 @@ def test_every_way_of_writing_refuses_it(odd: Path, kind: str, name: str) -> Non
     assert not (odd.parent / "y").exists()
 
 
-@pytest.mark.parametrize("beside", [".release.txt", ".release.html"])
+@pytest.mark.parametrize("beside", [".release.txt", ".release.json"])
 def test_a_contribution_does_not_leave_if_its_sheet_cannot_be_written(
     odd: Path, kind: str, beside: str
 ) -> None:

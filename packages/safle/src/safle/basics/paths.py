@@ -20,9 +20,10 @@ from safle.basics.atomic import name_kind
 from safle.errors import InvalidInput, MissingExtra, SafleError, SettingsError, WireError
 
 StrPath = str | os.PathLike[str]
-SHEET, SHEET_PAGE = ".release.txt", ".release.html"
-"""Suffixes of a contribution's release sheets, after its own name."""
-BESIDE = (SHEET, SHEET_PAGE, ".sig")
+SHEET = ".release.txt"
+SHEET_JSON = ".release.json"
+"""Suffixes of a contribution's release sheet, for people and programs, after its own name."""
+BESIDE = (SHEET, SHEET_JSON, ".sig")
 """Suffixes of files that lie beside contributions and are none."""
 MOST_BYTES = 1 << 22
 MOST_KEYS = 1 << 18

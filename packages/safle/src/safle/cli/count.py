@@ -164,8 +164,8 @@ def rehearse(
             encoder, table, where=features, allow_outside=allow_outside, progress=advance
         )
     exposure = rehearsal.exposure
-    verdict = rehearsal.verdict
-    judged = "lets it out" if verdict.kept else "refuses it"
+    _, kept, found = rehearsal.verdict
+    judged = "lets it out" if kept else "refuses it"
     facts = {
         "samples": f"{rehearsal.samples:,}",
         "classes": list_names(sorted(set(np.asarray(table.labels).tolist()))),
@@ -178,7 +178,7 @@ def rehearse(
         "says": "how many samples each class has, sums of columns and of products of two columns",
         "cells": describe_cells(exposure.cells),
         "rank": f"{exposure.rank:,} independent columns; {exposure.samples:,} different samples",
-        f"least_cell = {LEAST_CELL}": f"{judged}: {verdict.found} ({verdict.limit})",
+        f"least_cell = {LEAST_CELL}": f"{judged}: {found}",
     }
     session.facts(f"{features}: a contribution", facts)
     session.text([f"warning: {text}" for text in rehearsal.doubts])

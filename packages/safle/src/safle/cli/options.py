@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -17,7 +17,6 @@ from safle.errors import InvalidInput
 if TYPE_CHECKING:
     from safle.tables.checks import ClassName
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 MAIN_PANEL, FINER_PANEL = "What most need", "Finer settings"
 """Panels of the options of a command that has many."""
 COUNT = click.IntRange(min=1)
@@ -28,10 +27,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-class Decorator(Protocol):
-    """Adds options to a command's function."""
-
-    def __call__(self, function: Function, /) -> Function: ...
+Decorator = Callable[[Any], Any]
+"""Adds options to a command's function."""
 
 
 def option(names: str, text: str, metavar: str | None = None, **settings: Any) -> Decorator:
@@ -52,7 +49,7 @@ def file_option(names: str, text: str, **settings: Any) -> Decorator:
 def options(*several: Decorator) -> Decorator:
     """Several options as one, in the order in which help lists them."""
 
-    def decorate(function: Function) -> Function:
+    def decorate(function: Any) -> Any:
         for one in reversed(several):
             function = one(function)
         return function

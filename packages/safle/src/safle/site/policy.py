@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
@@ -48,18 +47,10 @@ least_clients = 3               # that a masked round adds up before anybody ope
 # most_epsilon = 3.0            # only sums with noise leave
 """
 """What `safle policy` writes."""
+Verdict = tuple[str, bool, str]
+"""A rule, whether a release keeps it, and what was found and expected."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Number = Annotated[float, msgspec.Meta(ge=0)]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What one rule says of a release."""
-
-    rule: str
-    limit: str
-    found: str
-    kept: bool
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,20 +114,16 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def check(self, release: Release) -> None:
         """Raise `PolicyRefused` by the first rule that is broken."""
-        for verdict in self.judge(release):
-            if not verdict.kept:
-                raise PolicyRefused(
-                    f"refused by the policy's {verdict.rule}: {verdict.found}; expected "
-                    f"{verdict.limit}",
-                    rule=verdict.rule,
-                )
+        for rule, kept, found in self.judge(release):
+            if not kept:
+                raise PolicyRefused(f"refused by the policy's {rule}: {found}", rule=rule)
 
     def judge(self, release: Release) -> Iterator[Verdict]:
         """The verdict of every rule that applies to a release."""
         judged = release.distinct_rows or release
-        rows = " different rows" * (judged is not release)
+        rows = "" if judged is release else " different rows"
         if self.mode == "masked":
-            yield Verdict("mode", "masked sums only", release.mode, release.masked)
+            yield _verdict("mode", "masked sums only", release.mode, release.masked)
         yield from self._judge_pins(release)
         if self.least_samples:
             yield self._judge_minimum("least_samples", judged.samples, rows)
@@ -148,7 +135,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             yield self._judge_cells(release)
         if not release.masked and math.isfinite(self.most_columns_per_sample):
             share = release.columns / max(judged.samples, 1)
-            per_row = " per different row" * (judged is not release)
+            per_row = "" if judged is release else " per different row"
             yield self._judge_maximum("most_columns_per_sample", share, per_row)
         if math.isfinite(self.most_epsilon):
             yield self._judge_maximum("most_epsilon", release.epsilon)
@@ -157,14 +144,14 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if release.masked and self.keyholders:
             strangers = [key for key in release.keyholders.values() if key not in self.keyholders]
             found = f"{strangers[0][:60]} is not" if strangers else "all are"
-            yield Verdict("keyholders", "only those that it lists", found, not strangers)
+            yield _verdict("keyholders", "only those that it lists", found, not strangers)
 
     def _judge_pins(self, release: Release) -> Iterator[Verdict]:
         pins = {"encoders": release.encoder, "models": release.model}
         for rule, digest in pins.items():
             allowed = getattr(self, rule)
             if allowed and digest:
-                yield Verdict(rule, "one that it lists", f"{digest[:12]}…", digest in allowed)
+                yield _verdict(rule, "one that it lists", f"{digest[:12]}…", digest in allowed)
 
     def _judge_cells(self, release: Release) -> Verdict:
         if release.masked:
@@ -176,22 +163,22 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 release.least_clients >= LEAST_OPENED and release.most_samples >= self.least_cell
             )
             limit = f"sums of at least {LEAST_OPENED} clients and {self.least_cell:,} samples"
-            return Verdict("least_cell", limit, found, enough)
+            return _verdict("least_cell", limit, found, enough)
         judged = release.distinct_rows or release
         disguises = judged.disguises
         limit = f"at least {self.least_cell:,} samples in each cell that is not empty"
         smallest = 0 if judged.cells is None else judged.cells.smallest
         if 0 < smallest < self.least_cell:
-            return Verdict("least_cell", limit, f"a cell of {smallest:,}", kept=False)
+            return _verdict("least_cell", limit, f"a cell of {smallest:,}", kept=False)
         if judged.cells is None or (release.samples > 0 and disguises is None):
-            return Verdict("least_cell", limit, "cells that nobody looked at", kept=False)
+            return _verdict("least_cell", limit, "cells that nobody looked at", kept=False)
         if disguises is not None and 0 < disguises.smallest < self.least_cell:
             found = f"a cell of {disguises.smallest:,} in disguise"
             found = f"{found}: codes, differences, or rows that are counted often"
-            return Verdict("least_cell", limit, found, kept=False)
+            return _verdict("least_cell", limit, found, kept=False)
         if disguises is not None and disguises.weight > MOST_WEIGHT:
             found = f"a sample with {disguises.weight:.0%} of the weight of a sum of columns"
-            return Verdict("least_cell", f"at most {MOST_WEIGHT:.0%}", found, kept=False)
+            return _verdict("least_cell", f"at most {MOST_WEIGHT:.0%}", found, kept=False)
         # Of a cell of k equal samples, k - 1 have 1 - 1 / k; those of a smaller one have all.
         most = 1 - 0.5 / self.least_cell
         if disguises is not None and disguises.few > most:
@@ -199,14 +186,18 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"fewer than {self.least_cell:,} samples with {disguises.few:.0%} of the weight "
                 "of a sum of columns: a cell in disguise"
             )
-            return Verdict("least_cell", f"at most {most:.0%}", found, kept=False)
-        return Verdict("least_cell", limit, f"at least {smallest:,}", kept=True)
+            return _verdict("least_cell", f"at most {most:.0%}", found, kept=False)
+        return _verdict("least_cell", limit, f"at least {smallest:,}", kept=True)
 
     def _judge_minimum(self, rule: str, found: int, detail: str = "") -> Verdict:
         limit: int = getattr(self, rule)
-        return Verdict(rule, f"at least {limit:,}", f"{found:,}{detail}", found >= limit)
+        return _verdict(rule, f"at least {limit:,}", f"{found:,}{detail}", found >= limit)
 
     def _judge_maximum(self, rule: str, found: float, detail: str = "") -> Verdict:
         limit: float = getattr(self, rule)
         shown = f"{found:,.3g}" if math.isfinite(found) else "no epsilon: the sums are exact"
-        return Verdict(rule, f"at most {limit:g}", shown + detail, found <= limit)
+        return _verdict(rule, f"at most {limit:g}", shown + detail, found <= limit)
+
+
+def _verdict(rule: str, limit: str, found: str, kept: bool) -> Verdict:
+    return rule, kept, f"{found}; expected {limit}"
