@@ -31,7 +31,6 @@ from safle_private import (
     PrivateKey,
     PrivateRound,
     Request,
-    StatisticsSpace,
     answer_request,
     declare_round,
     mask,
@@ -143,12 +142,13 @@ def _play(
         return count(encoder, dataset.train[parts[at]], dataset.train_labels[parts[at]])
 
     classes = sorted({*dataset.train_labels.tolist()})
-    space = StatisticsSpace.of(encoder, classes, MOST_SAMPLES)
+    zero = Statistics.empty(encoder.space, classes)
     keys = [PrivateKey.new(f"client-{at:03d}") for at in range(clients)]
     holders = [PrivateKey.new(f"keyholder-{at}") for at in range(2)]
     public = [[key.public for key in group] for group in (keys, holders)]
     operator = PrivateKey.new("operator")
-    private_round = declare_round(operator, space, clients=public[0], keyholders=public[1])
+    parties = {"clients": public[0], "keyholders": public[1]}
+    private_round = declare_round(operator, zero, MOST_SAMPLES, **parties)
     plain, private = Stopwatch(), Stopwatch()
     expected, plain_bytes = _add_plainly(encoder, counted, clients, plain)
     opened, masked_bytes = _add_privately(private_round, counted, keys, holders, private)

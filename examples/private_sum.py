@@ -15,7 +15,6 @@ from safle_private import (
     Gathering,
     History,
     PrivateKey,
-    StatisticsSpace,
     answer_request,
     declare_round,
     mask,
@@ -32,7 +31,8 @@ hospitals = [PrivateKey.new(name) for name in ("north", "east", "west")]
 keyholders = [PrivateKey.new(name) for name in ("ministry", "university")]
 private_round = declare_round(
     operator,
-    StatisticsSpace.of(encoder, range(10), most_total_samples=10_000),
+    safle.Statistics.empty(encoder.space, range(10)),
+    most_total_samples=10_000,
     clients=[key.public for key in hospitals],
     keyholders=[key.public for key in keyholders],
     least_clients=3,

@@ -12,10 +12,11 @@ import safle as library
 from private_support.private_rounds import make_parties
 from safle.errors import FederationError, WireError
 from safle.site.log import read_log
+from safle.statistics import Statistics
 from safle.wire import decode
 from safle_flower.airlock import Airlock, Question, Refused, command_for
 from safle_flower.airlock_cli import airlock as command
-from safle_private import Gathering, History, Masked, StatisticsSpace
+from safle_private import Gathering, History, Masked
 from support.data_sets import fixed_data
 from support.tables import write_table
 
@@ -108,7 +109,7 @@ def test_a_second_encoder_waits_for_a_person(answer, table):
 
 
 def test_a_key_without_a_policy_answers_private_rounds_only(answer, table, tmp_path):
-    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3)
+    parties = make_parties(Statistics.empty(DATA.encoder.space, [0, 1, 2]), 3)
     parties.operator.public.save(tmp_path / "operator.pub")
     parties.clients[0].save(tmp_path / "a.key")
     papers = ["--operator", tmp_path / "operator.pub", "--key", tmp_path / "a.key"]
@@ -128,7 +129,7 @@ def test_a_key_without_a_policy_answers_private_rounds_only(answer, table, tmp_p
 
 
 def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
-    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3, least_clients=3)
+    parties = make_parties(Statistics.empty(DATA.encoder.space, [0, 1, 2]), 3, least_clients=3)
     parties.operator.public.save(tmp_path / "operator.pub")
     parties.keyholders[0].save(tmp_path / "k.key")
     parts = [DATA.part(np.arange(60) % 3 == at).count() for at in range(3)]

@@ -17,7 +17,7 @@ from safle.errors import FederationError
 from safle.model import Model
 from safle.site.log import LOG, read_log
 from safle.solver import solve
-from safle.statistics import sum_statistics
+from safle.statistics import Statistics, sum_statistics
 from safle.wire import encode
 from safle_flower.adapter import InProcessGrid
 from safle_flower.report import Report
@@ -29,7 +29,6 @@ from safle_private import (
     PrivateKey,
     PrivateRound,
     PublicKey,
-    StatisticsSpace,
     declare_round,
 )
 from support.data_sets import fixed_data
@@ -42,7 +41,7 @@ PARTS = [DATA.part(np.arange(40) % 4 == at) for at in range(4)]
 @pytest.fixture
 def federation(tmp_path):
     """Everybody's files, a run and the nodes' configurations: clients first, then keyholders."""
-    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 100), 4, least_clients=3)
+    parties = make_parties(Statistics.empty(DATA.encoder.space, [0, 1, 2]), 4, 100, least_clients=3)
     DATA.encoder.save(tmp_path / "encoder.safetensors")
     parties.operator.public.save(tmp_path / "operator.pub")
     parties.operator.save(tmp_path / "operator.key")
@@ -168,7 +167,8 @@ def test_a_second_round_without_one_client_opens_for_nobody(federation, tmp_path
     )
     again = declare_round(
         PrivateKey.load(tmp_path / "operator.key"),
-        private_round.space,
+        private_round.zero,
+        private_round.most_total_samples,
         clients=[*private_round.clients.values()],
         keyholders=[*private_round.keyholders.values()],
         least_clients=3,
@@ -215,9 +215,9 @@ def test_sites_without_keys_are_named(federation, tmp_path):
 
 def test_a_hospital_may_hold_keys_too(tmp_path, federation):
     run, _ = federation
-    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 100), 4, least_clients=3)
+    parties = make_parties(Statistics.empty(DATA.encoder.space, [0, 1, 2]), 4, 100, least_clients=3)
     both = replace(parties, keyholders=parties.clients[:2])
-    both = both.again(parties.private_round.space)
+    both = both.again(parties.private_round.zero)
     for key in both.clients:
         (tmp_path / f"{key.name}.key").unlink()
         key.save(tmp_path / f"{key.name}.key")

@@ -21,9 +21,9 @@ from flower_support.inboxes import FAULTS, MOST_PEAK, SAFLE, THREE_GB, watching
 from flower_support.network import eventually
 from private_support.private_rounds import make_parties
 from safle.errors import FederationError, WireError
+from safle.statistics import Statistics
 from safle_flower.airlock import Airlock, Question, Refused
 from safle_flower.watcher import Watcher
-from safle_private import StatisticsSpace
 from support.data_sets import fixed_data
 from support.tables import write_table
 
@@ -74,7 +74,7 @@ def words(tmp_path: Path) -> list[object]:
     own = tmp_path / "own"
     own.mkdir()
     write_table(own / "visits.npz", DATA.features, DATA.labels)
-    parties = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3)
+    parties = make_parties(Statistics.empty(DATA.encoder.space, [0, 1, 2]), 3)
     parties.operator.public.save(own / "operator.pub")
     parties.keyholders[0].save(own / "own.key")
     (own / "policy.toml").write_text('mode = "plain"')

@@ -16,8 +16,7 @@ from safle.errors import SafleError, WireError
 from safle.server.contribution import open_contribution
 from safle_lab.attack import attack
 from safle_lab.lattice import Residual
-from safle_private import Masked, StatisticsSpace
-from safle_private.vector import unpack
+from safle_private import Masked
 from support.data_sets import KINDS, TABLE_KINDS, DataSet, fixed_data
 
 pytest.importorskip("flint", reason="needs the extra attack")
@@ -127,13 +126,14 @@ def test_masked_contributions_give_nothing(kind):
     """A file that is one sample, in the plain; under masks it is refused, and no sums either."""
     data = fixed_data(kind, 1)
     statistics = data.count()
-    space = StatisticsSpace(statistics.space, statistics.class_names, most_total_samples=100)
-    parties = make_parties(space, 2)
+    zero = type(statistics).empty(statistics.space, statistics.class_names)
+    parties = make_parties(zero, 2, 100)
     sent = parties.mask(0, statistics)
     with pytest.raises(WireError, match="masked"):
         open_contribution("a", sent, data.encoder.space)
     try:
-        garbled = unpack(space, Masked.from_bytes(sent, parties.private_round).vector)
+        masked = Masked.from_bytes(sent, parties.private_round)
+        garbled = parties.private_round.from_vector(masked.vector)
         found = attack(garbled)
     except SafleError:
         return

@@ -13,19 +13,20 @@ import pytest
 
 from private_support.private_rounds import make_parties
 from safle.errors import FederationError, SettingsError
-from safle_private import History, KeyholderAnswer, PrivateKey, StatisticsSpace
+from safle.statistics import Statistics
+from safle_private import History, KeyholderAnswer, PrivateKey
 from safle_private.differences import find_exposed
 from safle_private.keyholder import explain
 from support.data_sets import fixed_data, fixed_encoder
 
 DATA = fixed_data("linear", 60)
 PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(6)]
-SPACE = StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000)
+ZERO = Statistics.empty(DATA.encoder.space, [0, 1, 2])
 
 
 @pytest.fixture(scope="module")
 def parties():
-    return make_parties(SPACE, 6, least_clients=2)
+    return make_parties(ZERO, 6, least_clients=2)
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def history(tmp_path):
 
 def total_of(parties, *chosen, **rules):
     """A round of its own, and the masked sum of some clients in it."""
-    again = parties.again(SPACE, **rules)
+    again = parties.again(ZERO, **rules)
     return again, again.gather([again.mask(at, PARTS[at]) for at in chosen])
 
 
@@ -85,7 +86,7 @@ def test_a_round_that_gives_one_client_away_is_refused(parties, before, asked, e
 
 
 def test_whoever_is_given_away_must_be_named_and_nobody_else(history):
-    parties = make_parties(SPACE, 6, least_clients=3)
+    parties = make_parties(ZERO, 6, least_clients=3)
     answer(parties, range(6), history, least_clients=3)
     again, total = total_of(parties, *range(4), least_clients=3)
     for wrong in (["client-04"], ["client-04", "client-05", "client-00"], ["nobody"], ["yes"]):
@@ -114,14 +115,14 @@ def test_the_rule_of_one_round_has_no_exception(parties, history):
 
 
 def test_the_larger_least_of_two_rounds_counts(history):
-    parties = make_parties(SPACE, 6, least_clients=3)
+    parties = make_parties(ZERO, 6, least_clients=3)
     answer(parties, range(6), history, least_clients=3)
     assert refused(parties, range(4), history) == "client-05"
 
 
 def test_a_round_of_fewer_is_no_difference(history):
     """Its clients have agreed to its least: a sum of it opens beside a round of many."""
-    parties = make_parties(SPACE, 6, least_clients=2)
+    parties = make_parties(ZERO, 6, least_clients=2)
     answer(parties, range(6), history, least_clients=4)
     answer(parties, range(2), history)
 
@@ -136,7 +137,7 @@ def test_one_person_under_two_names_or_keys_is_one_person(parties, kind, history
 
 def test_a_new_key_may_be_somebody_else(history):
     """The operator replaces a client by one of its own, and takes its sum off."""
-    parties = make_parties(SPACE, 6, least_clients=3)
+    parties = make_parties(ZERO, 6, least_clients=3)
     answer(parties, range(6), history, least_clients=3)
     assert refused(renewed(parties, [3]), range(6), history, least_clients=3) == "client-03"
     # Also where all others have new keys as well.
@@ -206,7 +207,7 @@ def test_an_older_copy_of_a_history_is_refused(parties, history, tmp_path):
     again.answer(1, total, tmp_path / "other")
     assert History(older, new=True).check(total.request, "keyholder-0")
     with pytest.raises(SettingsError, match="not a keyholder of this round"):
-        parties.again(SPACE, after={"client-00": [second[1]]})
+        parties.again(ZERO, after={"client-00": [second[1]]})
 
 
 @pytest.fixture

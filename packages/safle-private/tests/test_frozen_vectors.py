@@ -11,9 +11,10 @@ import hashlib
 import numpy as np
 import pytest
 
-from safle import Model, count, declared_range, evaluate, make_encoder, solve
+from private_support.private_rounds import make_parties
+from safle import Evaluation, Model, count, declared_range, evaluate, make_encoder, solve
+from safle.statistics import Statistics
 from safle.statistics.histogram import Grid, Histogram
-from safle_private.spaces import EvaluationSpace, HistogramSpace, StatisticsSpace
 
 SAMPLES = 24
 NAMES = ["ill", "unsure", "well"]
@@ -49,9 +50,10 @@ def drawn() -> tuple[np.ndarray, list[str]]:
     return (place * place * 37 + place * 11) % 101 / 101, ["ill", "well"] * (SAMPLES // 2)
 
 
-def digest(space, value) -> str:
-    entries = np.asarray(space.entries(value), np.int64)
-    wide = np.asarray(space.wide, np.bool_)
+def digest(zero, most, value) -> str:
+    entries = value.to_vector(zero)
+    wide = make_parties(zero, 2, most).private_round.wide
+    assert (entries.dtype, wide.dtype) == (np.int64, np.bool_)
     return hashlib.sha256(entries.tobytes() + wide.tobytes()).hexdigest()[:16]
 
 
@@ -60,20 +62,21 @@ def digest(space, value) -> str:
 def test_vectors_of_statistics_are_as_they_were(name, most):
     features, labels = drawn()
     encoder = make_encoder(declared_range(0, 1, 4), name.split()[0], **SETTINGS[name])
-    space = StatisticsSpace.of(encoder, NAMES, most_total_samples=most)
-    assert digest(space, count(encoder, features, labels)) == FROZEN[name, most]
+    zero = Statistics.empty(encoder.space, NAMES)
+    assert digest(zero, most, count(encoder, features, labels)) == FROZEN[name, most]
 
 
 def test_a_vector_of_a_histogram_is_as_it_was():
     features, _ = drawn()
     grid = Grid(0, 1, feature_dim=4, bins=8)
-    space = HistogramSpace(grid, most_total_samples=1_000)
-    assert digest(space, Histogram.of(features, grid)) == FROZEN["histogram"]
+    assert (
+        digest(Histogram.of([], grid), 1_000, Histogram.of(features, grid)) == FROZEN["histogram"]
+    )
 
 
 def test_a_vector_of_evaluation_counts_is_as_it_was():
     features, labels = drawn()
     encoder = make_encoder(declared_range(0, 1, 4), "linear")
     model = Model.of(encoder, solve(count(encoder, features, labels), ridge=1.0))
-    space = EvaluationSpace(model.digest, model.class_names, most_total_samples=1_000)
-    assert digest(space, evaluate(model, features, labels)) == FROZEN["evaluation"]
+    zero = Evaluation.empty(model.digest, model.class_names)
+    assert digest(zero, 1_000, evaluate(model, features, labels)) == FROZEN["evaluation"]

@@ -29,12 +29,11 @@ from safle.errors import (
 )
 from safle.site.policy import Policy
 from safle.site.release import Release
-from safle.statistics import sum_statistics
+from safle.statistics import Statistics, sum_statistics
 from safle.statistics.gram import Triangle
 from safle.statistics.histogram import Grid, Histogram
 from safle.wire import container
 from safle_private import (
-    HistogramSpace,
     KeyholderAnswer,
     Masked,
     MaskedSum,
@@ -42,7 +41,6 @@ from safle_private import (
     PrivateRound,
     PublicKey,
     Request,
-    StatisticsSpace,
     answer_request,
     declare_round,
     mask,
@@ -54,12 +52,12 @@ from support.data_sets import fixed_data, fixed_encoder
 
 DATA = fixed_data("linear", 60)
 PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(6)]
-SPACE = StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000)
+ZERO = Statistics.empty(DATA.encoder.space, [0, 1, 2])
 
 
 @pytest.fixture(scope="module")
 def parties():
-    return make_parties(SPACE, 6, least_clients=2)
+    return make_parties(ZERO, 6, least_clients=2)
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +106,13 @@ def test_a_flipped_bit_under_a_fresh_seal_is_not_signed(parties, files):
 
 
 def test_another_round_is_refused(parties, files):
-    other = parties.again(SPACE)
+    other = parties.again(ZERO)
     with pytest.raises(FederationError, match="made for round"):
         other.gather(files)
 
 
 def test_a_stranger_is_refused(parties):
-    stranger = make_parties(SPACE, 7)
+    stranger = make_parties(ZERO, 7)
     with pytest.raises(FederationError, match="not a client of this round"):
         Masked.from_bytes(stranger.mask(6, PARTS[0]), parties.private_round)
     with pytest.raises(FederationError, match="signature is not client-00's"):
@@ -144,17 +142,17 @@ def test_what_does_not_belong_in_the_round_is_refused(parties):
     assert other == wrong.encoder
     with pytest.raises(EncoderMismatch):
         parties.mask(0, wrong.count())
-    unknown = make_parties(StatisticsSpace.of(DATA.encoder, [0, 1], 1000), 2)
+    unknown = make_parties(Statistics.empty(DATA.encoder.space, [0, 1]), 2)
     with pytest.raises(InvariantError, match="class 2 is not among those"):
         unknown.mask(0, PARTS[0])
     grid = Grid(0, 1, 2, bins=4)
-    histograms = make_parties(HistogramSpace(grid, 3), 2)
+    histograms = make_parties(Histogram.of([], grid), 2, 3)
     with pytest.raises(EncoderMismatch):
         histograms.mask(0, Histogram.of(np.zeros((1, 3)), Grid(0, 1, 3, bins=4)))
     with pytest.raises(CountOverflow):
         histograms.mask(0, Histogram.of(np.zeros((4, 2)), grid))
     with pytest.raises(CountOverflow):
-        StatisticsSpace.of(fixed_encoder("embedding"), [0], 2**31)
+        make_parties(Statistics.empty(fixed_encoder("embedding").space, [0]), 2, 2**31)
 
 
 def test_a_sum_that_nobody_could_have_counted_is_refused(parties):
@@ -166,7 +164,7 @@ def test_a_sum_that_nobody_could_have_counted_is_refused(parties):
 
 def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
     """Of six clients half must be in by default; so must those who come later."""
-    half = make_parties(SPACE, 6, least_clients=None)
+    half = make_parties(ZERO, 6, least_clients=None)
     files = [half.mask(at, part) for at, part in enumerate(PARTS)]
     with pytest.raises(FederationError, match="2 clients are in; keyholders open the sum of at le"):
         half.gather(files[:2])
@@ -181,7 +179,7 @@ def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
 
 @pytest.mark.parametrize(("clients", "least"), [(3, 3), (5, 3), (6, 3), (7, 4), (100, 50)])
 def test_by_default_half_of_the_clients_stay_together(clients, least):
-    parties = make_parties(SPACE, clients, least_clients=None)
+    parties = make_parties(ZERO, clients, least_clients=None)
     assert parties.private_round.least_clients == least
 
 
@@ -284,7 +282,7 @@ def test_a_box_opens_for_its_own_client_round_and_file_only(parties, files):
     head, holder, other = (
         heads["client-00"],
         parties.keyholders[0],
-        parties.again(SPACE).private_round,
+        parties.again(ZERO).private_round,
     )
     own, digest = parties.private_round, head.payload_digest
     bindings = [
@@ -315,7 +313,7 @@ def test_a_box_opens_for_its_own_client_round_and_file_only(parties, files):
 )
 def test_rounds_that_would_not_protect_are_refused(change, match):
     with pytest.raises((SettingsError, WireError), match=match):
-        make_parties(SPACE, 6, **change)
+        make_parties(ZERO, 6, **change)
 
 
 def test_a_round_is_its_operators(parties):
@@ -328,15 +326,15 @@ def test_a_round_is_its_operators(parties):
     ]
     keyholders = [parties.keyholders[0].public]
     with pytest.raises(SettingsError, match="one key under two names"):
-        declare_round(other, SPACE, clients=double, keyholders=keyholders, least_clients=2)
-    assert parties.private_round.space == SPACE
+        declare_round(other, ZERO, 9, clients=double, keyholders=keyholders, least_clients=2)
+    assert parties.private_round.zero == ZERO
     opened = container.from_bytes(parties.private_round.data, file_type=container.ROUND)
     content = json.loads(opened.section("payload", opened.raw_bytes))
     for name in ("format", "least_clients"):
         without = {key: value for key, value in content.items() if key != name}
         with pytest.raises(WireError, match=f"not a valid round: there is no '{name}'"):
             read_content(container.canonical(without))
-    del content["space"]["kind"]
+    del content["zero"]["layout"]
     with pytest.raises(WireError, match="not a valid round"):
         read_content(container.canonical(content))
 
@@ -439,13 +437,13 @@ def test_a_killed_keyholder_remembers_whom_it_gave_away(parties, tmp_path):
     """The second round is killed after its row: a third one knows of it, and the second answers."""
     history = tmp_path / "history"
     parties.answer(0, parties.add_up(PARTS[:4]), history)
-    again = parties.again(SPACE)
+    again = parties.again(ZERO)
     fewer = again.add_up(PARTS[:2])
     write_files(again, fewer, tmp_path)
     program = KILLED.replace(", new=True", "")
     done = subprocess.run([sys.executable, "-c", program, tmp_path], check=False, env=os.environ)
     assert done.returncode == -signal.SIGKILL
-    third = parties.again(SPACE)
+    third = parties.again(ZERO)
     with pytest.raises(FederationError, match="give away client-02, client-03, alone"):
         third.answer(0, third.add_up(PARTS[:3]), history)
     assert again.answer(0, fewer, history) == again.answer(0, fewer, history)

@@ -9,21 +9,20 @@ import pytest
 
 from private_support.private_rounds import make_parties
 from safle.errors import FederationError
-from safle.statistics import sum_statistics
-from safle_private import StatisticsSpace
+from safle.statistics import Statistics, sum_statistics
 from safle_private.differences import check_sets
 from support.data_sets import fixed_data
 from support.rationals import rank_of
 
 DATA = fixed_data("linear", 40)
 PARTS = [DATA.part(slice(10 * at, 10 * at + 10)).count() for at in range(4)]
-SPACE = StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000)
+ZERO = Statistics.empty(DATA.encoder.space, [0, 1, 2])
 
 
 @pytest.mark.parametrize("keyholders", [2, 3])
 def test_honest_keyholders_who_never_compare_open_no_difference(keyholders, tmp_path):
     """The server asks one for {0, 1, 2}, another for all, and the last helps with both."""
-    parties = make_parties(SPACE, 4, keyholders=keyholders, least_clients=2)
+    parties = make_parties(ZERO, 4, keyholders=keyholders, least_clients=2)
     files = [parties.mask(at, part) for at, part in enumerate(PARTS)]
     few, all_of_them = parties.gather(files[:3]), parties.gather(files)
     asked = [few, all_of_them]

@@ -16,14 +16,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from safle.errors import FederationError
-from safle_private import PrivateKey, Request, StatisticsSpace, declare_round
+from safle.statistics import Statistics
+from safle_private import PrivateKey, Request, declare_round
 from safle_private.differences import find_exposed
 from safle_private.keyholder import History
 from safle_private.keys import SignedHeader
 from support.data_sets import fixed_encoder
 from support.rationals import rank_of
 
-SPACE = StatisticsSpace.of(fixed_encoder("linear"), [0, 1], 1000)
+ZERO = Statistics.empty(fixed_encoder("linear").space, [0, 1])
 NAMES = "abcdef"
 OPERATOR = PrivateKey.new("operator")
 BOARD = PrivateKey.new("board")
@@ -83,7 +84,7 @@ def request_of(clients, least):
     chosen = [KEYS[name][which].public for name, which in sorted(clients.items())]
     board = [BOARD.public]
     private_round = declare_round(
-        OPERATOR, SPACE, clients=chosen, keyholders=board, least_clients=least
+        OPERATOR, ZERO, 1000, clients=chosen, keyholders=board, least_clients=least
     )
     return Request(
         private_round, {key.name: SignedHeader({"payload": "0" * 64}, b"") for key in chosen}

@@ -12,20 +12,19 @@ import numpy as np
 import pytest
 
 from private_support.private_rounds import answers_of, make_parties, new_history
-from safle import LinearEncoder, Model, count, declared_range, evaluate, solve
+from safle import Evaluation, LinearEncoder, Model, count, declared_range, evaluate, solve
 from safle.errors import SafleError
+from safle.statistics import Statistics
 from safle.statistics.histogram import Grid, Histogram
 from safle.wire import container, decode, encode
 from safle_private import (
-    EvaluationSpace,
-    HistogramSpace,
     KeyholderAnswer,
     Masked,
     MaskedSum,
     PrivateRound,
     Request,
-    StatisticsSpace,
     answer_request,
+    plan_noise,
 )
 from safle_private.keys import SignedHeader
 from safle_private.noisy import NoisyStatistics
@@ -40,7 +39,7 @@ PARTS = [client.count() for client in CLIENTS]
 
 @pytest.fixture(scope="module")
 def parties():
-    return make_parties(StatisticsSpace.of(DATA.encoder, [0, 1, 2], 1000), 3, least_clients=3)
+    return make_parties(Statistics.empty(DATA.encoder.space, [0, 1, 2]), 3, least_clients=3)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +101,7 @@ def test_forged_contributions(parties):
 
 def test_a_forged_contribution_takes_no_more_memory_than_a_true_one():
     data = fixed_data("linear", 30, feature_dim=150)
-    parties = make_parties(StatisticsSpace.of(data.encoder, [0, 1, 2], 1000), 3, least_clients=2)
+    parties = make_parties(Statistics.empty(data.encoder.space, [0, 1, 2]), 3, least_clients=2)
     true = parties.mask(0, data.count())
     most = peak(parties, true)
     for forged in forged_contributions(np.random.default_rng(5), parties, true, 100):
@@ -213,15 +212,17 @@ def answers():
     histograms = [Histogram.of(client.features, grid) for client in CLIENTS]
     clipped = LinearEncoder.publishable(declared_range(-3, 3, feature_dim=2))
     counted = [count(clipped, client.features, client.labels) for client in CLIENTS]
-    exact = StatisticsSpace.of(clipped, [0, 1, 2], 1000)
+    exact = Statistics.empty(clipped.space, [0, 1, 2])
+    noise = {"privacy": plan_noise(clipped.layout, 2.0, 1e-5)}
+    unanswered = Evaluation.empty(model.digest, model.class_names)
     rounds = [
-        (EvaluationSpace(model.digest, model.class_names, 1000), evaluations, check_evaluation),
-        (HistogramSpace(grid, 1000), histograms, check_histogram),
-        (exact.with_noise(2.0, 1e-5, "declared", 2), counted, check_noisy),
+        (unanswered, {}, evaluations, check_evaluation),
+        (Histogram.of([], grid), {}, histograms, check_histogram),
+        (exact, noise, counted, check_noisy),
     ]
     made = []
-    for space, values, check in rounds:
-        parties = make_parties(space, 3)
+    for zero, rules, values, check in rounds:
+        parties = make_parties(zero, 3, **rules)
         total = parties.add_up(values)
         honest = answers_of(parties, total)
         check(total.open(honest))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,17 +18,16 @@ from safle.errors import (
 )
 from safle.site.policy import Policy
 from safle.site.release import Release
-from safle.statistics import sum_statistics
+from safle.statistics import Statistics, sum_statistics
 from safle.statistics.free_sums import FreeSums
 from safle_private import (
     History,
     PrivateRound,
-    StatisticsSpace,
 )
 from safle_private.keyholder import explain
-from safle_private.noise import draw_noise, epsilon_of
+from safle_private.noise import draw_noise, epsilon_of, plan_noise
 from safle_private.release import under_masks
-from safle_private.vector import Sizes, pack, unpack
+from safle_private.vector import pack
 from support.data_sets import KINDS, publishable_encoder
 
 CALIBRATION = declared_range(-3, 3, feature_dim=3)
@@ -37,9 +35,11 @@ LINEAR = LinearEncoder.publishable(CALIBRATION)
 GENERATOR = np.random.default_rng(0)
 
 
-def noisy_space(encoder, epsilon=2.0, keyholders=3):
-    exact = StatisticsSpace.of(encoder, [0, 1, 2], 10_000)
-    return exact.with_noise(epsilon, 1e-5, "declared", keyholders)
+def noisy_parties(encoder, clients=3, most=10_000, epsilon=2.0):
+    """Parties of a round that opens with the noise of three keyholders."""
+    zero = Statistics.empty(encoder.space, [0, 1, 2])
+    privacy = plan_noise(encoder.layout, epsilon, 1e-5)
+    return make_parties(zero, clients, most, keyholders=3, privacy=privacy)
 
 
 def parts_of(encoder):
@@ -56,36 +56,36 @@ def no_noise(size, scale):
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_and_sums_go_the_same_way(kind):
     encoder = publishable_encoder(kind, CALIBRATION)
-    space, total = noisy_space(encoder), sum_statistics(parts_of(encoder))
+    noisy, total = noisy_parties(encoder).private_round, sum_statistics(parts_of(encoder))
     free, draws = FreeSums(encoder.layout, 3), np.random.default_rng(1)
-    exact, sums = free.take(total, space.class_names), slice(free.cross.start, None)
-    opened = unpack(space, pack(space, exact)).released
+    exact, sums = free.take(total, [0, 1, 2]), slice(free.cross.start, None)
+    opened = noisy.from_vector(pack(noisy.wide, exact)).released
     assert np.array_equal(opened[sums], exact[sums])
     noise = draw_noise(
-        encoder.layout, 3, space.privacy, lambda n, scale: draws.integers(-9, 10, n) * int(scale)
+        encoder.layout, 3, noisy.privacy, lambda n, scale: draws.integers(-9, 10, n) * int(scale)
     )
-    hidden = pack(space, space.entries(total))
-    space.hide(hidden, lambda n, scale: np.full(n, int(scale)))
-    assert np.array_equal(unpack(space, pack(space, noise)).released[sums], noise[sums])
-    lower = unpack(space, hidden).released
+    hidden = noisy.to_vector(total)
+    noisy.hide(hidden, lambda n, scale: np.full(n, int(scale)))
+    assert np.array_equal(noisy.from_vector(pack(noisy.wide, noise)).released[sums], noise[sums])
+    lower = noisy.from_vector(hidden).released
     assert (lower[free.cross] < exact[free.cross]).all()
 
 
 def test_more_samples_than_declared_are_noticed_under_noise():
-    space = noisy_space(LINEAR)
-    vector = pack(space, space.entries(parts_of(LINEAR)[0]))
+    noisy = noisy_parties(LINEAR).private_round
+    vector = noisy.to_vector(parts_of(LINEAR)[0])
     for _ in range(16):
-        Sizes.of(space).add(vector, vector.copy())
+        noisy.sizes.add(vector, vector.copy())
     with pytest.raises(CountOverflow, match=r"1,966,080 samples; the round allows 10,000"):
-        unpack(space, vector)
+        noisy.from_vector(vector)
     with pytest.raises(CountOverflow, match="declare fewer samples"):
-        replace(space, most_total_samples=LINEAR.layout.most_samples)
+        noisy_parties(LINEAR, most=LINEAR.layout.most_samples)
 
 
 @pytest.fixture(scope="module")
 def played():
     """A round, its masked sum, and all answers."""
-    parties = make_parties(noisy_space(LINEAR), 3, keyholders=3)
+    parties = noisy_parties(LINEAR)
     total = parties.add_up(parts_of(LINEAR))
     return parties, total, [parties.answer(at, total) for at in range(3)]
 
@@ -93,7 +93,7 @@ def played():
 def test_what_opens_has_the_noise_of_all_keyholders(played):
     parties, total, files = played
     opened = parties.open(total, files)
-    planned = parties.private_round.space.privacy
+    planned = parties.private_round.privacy
     assert opened.privacy.promise == "epsilon 2, delta 1e-05"
     assert opened.privacy.gram == pytest.approx(planned.gram * math.sqrt(3))
     assert np.isfinite(Model.of(LINEAR, solve(opened)).weights).all()
@@ -107,7 +107,7 @@ def test_the_exact_sum_opens_for_nobody(played, monkeypatch):
     parties, total, files = played
     with pytest.raises(FederationError, match="no answer of keyholder-2; all 3"):
         parties.open(total, files[:2])
-    monkeypatch.setattr(StatisticsSpace.hide, "__defaults__", (no_noise,))
+    monkeypatch.setattr(PrivateRound.hide, "__defaults__", (no_noise,))
     exact = parties.open(total).released
     noisy = parties.open(total, files).released
     # A draw may be nought, of the three counts often, of the fifteen others once in 1,900: that
@@ -133,10 +133,11 @@ def test_rounds_of_a_keyholder_add_up(played, tmp_path):
     history = History(place)
     spent = history.ledger.releases()
     assert [(row["epsilon"], row["rho"]) for row in spent] == [
-        (2.0, parties.private_round.space.privacy.rho)
+        (2.0, parties.private_round.privacy.rho)
     ]
     assert "before:" not in explain(total.request, history)[-1]
-    again = parties.again(parties.private_round.space)
+    given = parties.private_round
+    again = parties.again(given.zero, 10_000, privacy=given.privacy)
     files = [again.mask(at, part) for at, part in enumerate(parts_of(LINEAR))]
     told = explain(again.gather(files).request, history)[-1]
     together = epsilon_of(2 * spent[0]["rho"], 1e-5)
@@ -147,7 +148,7 @@ def test_rounds_of_a_keyholder_add_up(played, tmp_path):
 
 
 def test_a_round_opens_one_set(played, tmp_path):
-    parties = make_parties(noisy_space(LINEAR), 6, keyholders=3)
+    parties = noisy_parties(LINEAR, 6)
     files = [
         parties.mask(at, part) for at, part in enumerate([*parts_of(LINEAR), *parts_of(LINEAR)])
     ]
@@ -166,12 +167,13 @@ def test_the_keyholder_is_told_of_the_noise(played):
 def test_a_round_with_noise_needs_a_clip_and_a_promise(played):
     parties, _, _ = played
     again = PrivateRound.load(parties.private_round.data, parties.operator.public)
-    assert again.space == parties.private_round.space
+    assert again == parties.private_round
+    assert again.privacy.epsilon == 2
     with pytest.raises(SettingsError, match="norm clip"):
-        noisy_space(LinearEncoder.calibrated(CALIBRATION))
+        noisy_parties(LinearEncoder.calibrated(CALIBRATION))
     for epsilon in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(SafleError):
-            noisy_space(LINEAR, epsilon)
+            noisy_parties(LINEAR, epsilon=epsilon)
 
 
 def test_a_site_s_policy_sees_the_epsilon_of_the_round(played):

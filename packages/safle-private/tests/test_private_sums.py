@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from private_support.private_rounds import make_parties, plain_entries, plain_mask
 from safle.errors import CountOverflow
-from safle.statistics import sum_statistics
+from safle.statistics import Statistics, sum_statistics
 from safle.statistics.histogram import Grid, Histogram
 from safle.wire import encode
-from safle_private import HistogramSpace, StatisticsSpace
-from safle_private.vector import Sizes, add_masks, derive_key, pack, unpack
+from safle_private.vector import Sizes, add_masks, derive_key, pack
 from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data, model_bytes, repeated
 
 
@@ -31,8 +30,8 @@ def test_the_opened_sum_and_its_model_are_those_of_plain_files(data):
     more = data.draw(st.sampled_from([0, 1, 1000, 2**20, 2**30]))
     names = sorted({*drawn.labels.tolist()})
     most = max(1, min(len(drawn) + more, drawn.encoder.layout.most_samples))
-    space = StatisticsSpace.of(drawn.encoder, names, most)
-    parties = make_parties(space, clients, keyholders=holders)
+    zero = Statistics.empty(drawn.encoder.space, names)
+    parties = make_parties(zero, clients, most, keyholders=holders)
     order = data.draw(st.permutations(sorted(kept)))
     total = parties.gather([parties.mask(at, parts[at]) for at in order])
     plain = sum_statistics(parts[at] for at in sorted(kept))
@@ -46,12 +45,13 @@ def test_the_opened_sum_and_its_model_are_those_of_plain_files(data):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vector_is_the_free_sums_in_64_and_32_bits(kind):
     data = fixed_data(kind, 40)
-    space = StatisticsSpace.of(data.encoder, [0, 1, 2, 9], 1000)
-    free = space.entries(data.count())
+    zero = Statistics.empty(data.encoder.space, [0, 1, 2, 9])
+    free = data.count().to_vector(zero)
+    mask = make_parties(zero, 2).private_round.wide
     assert free[:4].tolist() == [*data.count().class_counts.tolist(), 0]
-    wide, narrow = plain_entries(*Sizes.of(space), bytes(pack(space, free)))
-    assert wide == [int(entry) % 2**64 for entry in free[space.wide]]
-    assert narrow == [int(entry) % 2**32 for entry in free[~space.wide]]
+    wide, narrow = plain_entries(*Sizes.of(mask), bytes(pack(mask, free)))
+    assert wide == [int(entry) % 2**64 for entry in free[mask]]
+    assert narrow == [int(entry) % 2**32 for entry in free[~mask]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,18 +59,19 @@ def test_the_most_samples_pass_and_one_more_is_refused(kind):
     data = fixed_data(kind, 30)
     # As large as any entry can be: the same sample, as often as the round allows.
     statistics = repeated(data.part(slice(0, 1)).count(), 4096)
-    fits = StatisticsSpace.of(data.encoder, [0, 1, 2], 4096)
-    assert unpack(fits, pack(fits, fits.entries(statistics))) == statistics
-    tight = StatisticsSpace.of(data.encoder, [0, 1, 2], 4095)
+    zero = Statistics.empty(data.encoder.space, [0, 1, 2])
+    fits = make_parties(zero, 2, 4096).private_round
+    assert fits.from_vector(fits.to_vector(statistics)) == statistics
+    tight = make_parties(zero, 2, 4095).private_round
     with pytest.raises(CountOverflow, match=r"4,096 samples; the round allows 4,095"):
-        tight.entries(statistics)
+        tight.to_vector(statistics)
 
 
 def test_more_samples_than_declared_are_noticed_in_the_sum():
     data = fixed_data("linear", 30)
     halves = [data.part(slice(0, 15)).count(), data.part(slice(15, 30)).count()]
     for most, refused in ((30, False), (29, True)):
-        parties = make_parties(StatisticsSpace.of(data.encoder, [0, 1, 2], most), 2)
+        parties = make_parties(Statistics.empty(data.encoder.space, [0, 1, 2]), 2, most)
         total = parties.add_up(halves)
         if refused:
             with pytest.raises(CountOverflow, match="30 samples; the round allows 29"):
@@ -84,7 +85,7 @@ def test_statistics_by_class_travel_the_same_way(kind):
     data = fixed_data(kind, 40)
     # One client has a class of its own, and nobody has the last.
     parts = [data.part(data.labels == 0).count(), data.part(data.labels > 0).count()]
-    parties = make_parties(StatisticsSpace.of(data.encoder, [0, 1, 2, 3], 1000), 2)
+    parties = make_parties(Statistics.empty(data.encoder.space, [0, 1, 2, 3]), 2)
     opened = parties.open(parties.add_up(parts))
     assert opened == data.count()
     assert opened.by_class
@@ -100,7 +101,7 @@ def test_histograms_travel_the_same_way(data, bins, features):
         max_size=5,
     )
     parts = [Histogram.of(np.array(data.draw(values)), grid) for _ in range(3)]
-    parties = make_parties(HistogramSpace(grid, 15), 3)
+    parties = make_parties(Histogram.of([], grid), 3, 15)
     total = parties.add_up(parts)
     opened = parties.open(total)
     assert encode(opened) == encode(parts[0] + parts[1] + parts[2])
@@ -139,8 +140,8 @@ FROZEN = "d52ce8af0d507b39ff645e07b60d8424"
 
 def test_a_vector_does_not_show_which_codes_and_classes_occurred():
     data = fixed_data("embedding", 60)
-    space = StatisticsSpace.of(data.encoder, [0, 1, 2], 1000)
+    zero = Statistics.empty(data.encoder.space, [0, 1, 2])
     one, all_of_them = data.part(slice(0, 1)).count(), data.count()
-    parties = make_parties(space, 2)
+    parties = make_parties(zero, 2)
     sizes = {len(parties.mask(0, value)) for value in (one, all_of_them)}
     assert len(sizes) == 1

@@ -27,7 +27,7 @@ from safle_flower.report import KEPT, Report
 from safle_flower.round import Progress, Round
 from safle_flower.settings import Run
 from safle_flower.tasks import COUNTS, PAGE, CountTask, EvaluationTask, MaskTask, RequestTask
-from safle_private import PrivateRound, PublicKey, StatisticsSpace
+from safle_private import PrivateRound, PublicKey
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
@@ -108,15 +108,15 @@ def _add_up_privately(
     """Ask clients, then keyholders; return the opened sum."""
     operator = PublicKey.load(run.path("operator"))
     private_round = PrivateRound.load(run.path("round").read_bytes(), operator)
-    space = private_round.space
-    if not isinstance(space, StatisticsSpace) or space.privacy is not None:
+    zero = private_round.zero
+    if zero.format != Statistics.format or private_round.privacy is not None:
         raise SettingsError(
             "this round does not add up statistics, or opens with noise; name a round of exact "
             "statistics"
         )
-    if space.space.fingerprint != encoder.fingerprint:
+    if zero.made_with["encoder"] != encoder.fingerprint:
         raise EncoderMismatch(
-            f"the round is of encoder {space.space.fingerprint[:12]}…, this run's is "
+            f"the round is of encoder {zero.made_with['encoder'][:12]}…, this run's is "
             f"{encoder.fingerprint[:12]}…: name the round's encoder"
         )
     folder = run.path("store")

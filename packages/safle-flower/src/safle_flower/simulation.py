@@ -17,7 +17,7 @@ from safle.basics import atomic, require_package
 from safle.encoders import Encoder, load_encoder, open_matching
 from safle.server import Limits
 from safle.site import LOG
-from safle.statistics import count
+from safle.statistics import Statistics, count
 from safle.tables import Table
 from safle.wire import encode
 from safle_flower import airlock, messages
@@ -31,7 +31,6 @@ from safle_private import (
     History,
     PrivateKey,
     Request,
-    StatisticsSpace,
     answer_request,
     declare_round,
     mask,
@@ -130,7 +129,8 @@ class _Sites:
         classes = sorted({*self._labels.tolist()})
         self._round = declare_round(
             operator,
-            StatisticsSpace.of(self._encoder, classes, max(1, len(self._table))),
+            Statistics.empty(self._encoder.space, classes),
+            max(1, len(self._table)),
             clients=[self._keys[name].public for name in self.rows],
             keyholders=[self._keys[name].public for name in self.keyholders],
             least_clients=None if len(self.rows) > 2 else 2,

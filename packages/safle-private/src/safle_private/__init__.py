@@ -10,12 +10,13 @@ Examples
 The operator declares a round. Everybody reads it, and checks all other files against it:
 
 >>> from tempfile import TemporaryDirectory
->>> from safle import count, declared_range, make_encoder
+>>> from safle import Statistics, count, declared_range, make_encoder
 >>> from safle_private import *
 >>> encoder = make_encoder(declared_range(0, 1, feature_dim=1), "linear")
 >>> operator, board, *clients = map(PrivateKey.new, ["operator", "board", "a", "b", "c"])
 >>> parties = {"clients": [key.public for key in clients], "keyholders": [board.public]}
->>> signed = declare_round(operator, StatisticsSpace.of(encoder, ["ill"], 100), **parties)
+>>> zero = Statistics.empty(encoder.space, ["ill"])
+>>> signed = declare_round(operator, zero, 100, **parties)
 >>> private_round = PrivateRound.load(signed.data, operator.public)
 
 Clients mask their counts and send them, and the server adds them up:
@@ -79,11 +80,9 @@ if TYPE_CHECKING:
     from safle_private.noise import epsilon_of as epsilon_of
     from safle_private.noise import plan_noise as plan_noise
     from safle_private.noise import publish as publish
+    from safle_private.noisy import Privacy as Privacy
     from safle_private.rehearsal import add_privately as add_privately
     from safle_private.round import PrivateRound as PrivateRound
     from safle_private.round import declare_round as declare_round
-    from safle_private.spaces import EvaluationSpace as EvaluationSpace
-    from safle_private.spaces import HistogramSpace as HistogramSpace
-    from safle_private.spaces import StatisticsSpace as StatisticsSpace
 
 define_public_names(__name__)

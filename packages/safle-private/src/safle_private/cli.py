@@ -16,15 +16,15 @@ from safle.basics import atomic, naming, readable
 from safle.cli import Session, command, counts_facts, examples
 from safle.encoders import load_encoder
 from safle.errors import FederationError
+from safle.evaluation import Evaluation
 from safle.model import load_model
 from safle.site import log_refusal, site_log, write_log
-from safle.statistics import Grid
+from safle.statistics import Grid, Histogram, Statistics, Summable
 from safle.wire import container, format_named
 from safle_private.keyholder import explain, require_keyholder
 from safle_private.messages import gather_files
 from safle_private.release import round_options
 from safle_private.round import load_round
-from safle_private.vector import Space
 
 ROUND = "--round round.private --operator operator.pub"
 PARTIES = (
@@ -147,12 +147,15 @@ def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -
         name: [library.PublicKey.load(path) for path in options[name]]
         for name in ("clients", "keyholders")
     }
+    zero = _zero(options)
     private_round = library.declare_round(
         library.PrivateKey.load(key_path),
-        _with_noise(_space(options), options),
+        zero,
+        options["most"],
         **parties,
         least_clients=options["least_clients"],
         after=_requests_of(options["earlier_answers"]),
+        privacy=_noise(zero, options),
     )
     atomic.write_bytes(output, private_round.data)
     facts = {
@@ -178,28 +181,30 @@ def _requests_of(answers: Sequence[Path]) -> dict[str, set[str]]:
     return found
 
 
-def _with_noise(space: Space, options: dict[str, Any]) -> Space:
+def _noise(zero: Summable, options: dict[str, Any]) -> library.Privacy | None:
+    """The noise of every keyholder, by the options; None if the sum opens exactly."""
     noise = {name: options[name] for name in ("epsilon", "delta", "calibration")}
-    if all(noise.values()) and isinstance(space, library.StatisticsSpace):
-        return space.with_noise(**noise, keyholders=len(options["keyholders"]))
-    if any(noise.values()):
+    if not any(noise.values()):
+        return None
+    if not all(noise.values()) or not isinstance(zero, Statistics):
         raise click.UsageError("--epsilon, --delta and --calibration go together, with --encoder")
-    return space
+    return library.plan_noise(zero.layout, **noise)
 
 
-def _space(options: dict[str, Any]) -> Space:
-    """The space of the sum: of evaluation counts, of statistics or of histograms."""
-    encoder_path, model_path, most = (options[n] for n in ("encoder_path", "model_path", "most"))
+def _zero(options: dict[str, Any]) -> Summable:
+    """The zero of the sum: of evaluation counts, of statistics or of histograms."""
+    encoder_path = options["encoder_path"]
+    model_path = options["model_path"]
     classes = opt.parse_classes(options["classes"])
     grid = opt.parse_grid(options)
     of_histograms = [options["features"], grid]
     if model_path is not None and not any([encoder_path, classes, *of_histograms]):
         model = load_model(model_path)
-        return library.EvaluationSpace(model.digest, model.class_names, most)
+        return Evaluation.empty(model.digest, model.class_names)
     if encoder_path and classes and not any([model_path, *of_histograms]):
-        return library.StatisticsSpace.of(load_encoder(encoder_path), classes, most)
+        return Statistics.empty(load_encoder(encoder_path).space, classes)
     if grid and any([options["features"], grid["names"]]) and not (encoder_path or classes):
-        return library.HistogramSpace(Grid(feature_dim=options["features"] or 0, **grid), most)
+        return Histogram.of([], Grid(feature_dim=options["features"] or 0, **grid))
     raise click.UsageError(
         "give --encoder and --classes, or --schema, or --low and --high and --features, or "
         "--model alone"

@@ -56,7 +56,7 @@ def _round_facts(content: Mapping[str, Any]) -> dict[str, str]:
     facts["needed to open"] = f"all keyholders, at least {content['least_clients']} clients"
     if content["after"]:
         facts["after sums of"] = ", ".join(content["after"])
-    facts["at most"] = f"{content['space'].most_total_samples:,} samples"
+    facts["at most"] = f"{content['most_total_samples']:,} samples"
     return facts
 
 

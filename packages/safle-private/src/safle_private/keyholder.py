@@ -24,7 +24,6 @@ from safle_private.ledger import Ledger
 from safle_private.messages import KeyholderAnswer, Request
 from safle_private.noise import epsilon_of
 from safle_private.round import PrivateRound
-from safle_private.spaces import StatisticsSpace
 from safle_private.vector import SEED_BYTES, add_masks, derive_key
 
 _EMPTY = (
@@ -107,7 +106,7 @@ class History:
             return False
         self._check_age(request.private_round, keyholder, before)
         same_round = [one["members"] for one in before if one["round"] == asked["round"]]
-        if same_round and request.private_round.space.privacy is not None:
+        if same_round and request.private_round.privacy is not None:
             raise FederationError(
                 "a set of this round was opened before, and every sum that opens with noise "
                 "costs as much privacy as the first: declare a new round"
@@ -168,7 +167,7 @@ def explain(request: Request, history: History) -> list[str]:
         past = "You have opened this very set before: the answer will be the same."
     if not opened:
         past = "Your history is new: if you have answered before, stop, and name its old folder."
-    noise, promised = "", private_round.space.privacy
+    noise, promised = "", private_round.privacy
     if promised is not None:
         noise = f" You add noise: {promised.promise}, whatever the others do."
         if not before and (spent := history.ledger.releases()):
@@ -239,7 +238,7 @@ def require_keyholder(private_round: PrivateRound, key: PrivateKey) -> None:
 def _answer(
     request: Request, key: PrivateKey, history: History, despite: Collection[str]
 ) -> KeyholderAnswer:
-    private_round, space = request.private_round, request.private_round.space
+    private_round = request.private_round
     require_keyholder(private_round, key)
     mask_keys = [_open_mask_key(head, private_round, key) for head in request.heads.values()]
     history.add(request, key.name, despite)
@@ -248,10 +247,11 @@ def _answer(
     masks = private_round.sizes.zeros()
     add_masks(private_round.sizes, masks, mask_keys)
     answer = KeyholderAnswer(key.name, private_round.digest, request.digest, masks)
-    if not isinstance(space, StatisticsSpace) or space.privacy is None:
+    if private_round.privacy is None:
         return answer
-    history.ledger.spend(space.space, space.privacy.epsilon, space.privacy.delta)
-    space.hide(masks)
+    privacy = private_round.privacy
+    history.ledger.spend(private_round.statistics.space, privacy.epsilon, privacy.delta)
+    private_round.hide(masks)
     return KeyholderAnswer.from_bytes(
         history.keep_answer(request, answer.to_bytes(key)), private_round
     )

@@ -33,7 +33,7 @@ from safle.site import log_refusal, write_log
 from safle.wire import container
 from safle_private.keys import PrivateKey, SignedFile, SignedHeader
 from safle_private.round import PrivateRound
-from safle_private.vector import SEED_BYTES, Bytes, add_masks, derive_key, pack, unpack
+from safle_private.vector import SEED_BYTES, Bytes, add_masks, derive_key
 
 LARGEST_BOX = 512
 LARGEST_HEAD = 8192
@@ -79,7 +79,7 @@ def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
         raise FederationError(
             f"the round lists another key for {client}; ask its operator for a new round"
         )
-    vector = pack(private_round.space, private_round.space.entries(value))
+    vector = private_round.to_vector(value)
     # A seed is never used again: two vectors under one mask give away their difference.
     seeds = {name: os.urandom(SEED_BYTES) for name in private_round.keyholders}
     keys = [derive_key(seed, private_round.digest, client, name) for name, seed in seeds.items()]
@@ -263,7 +263,7 @@ class MaskedSum:
         vector = self.vector.copy()
         for answer in by_keyholder.values():
             private_round.sizes.add(vector, answer.masks, -1)
-        return unpack(private_round.space, vector)
+        return private_round.from_vector(vector)
 
 
 class Gathering:

@@ -31,6 +31,8 @@ SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}
 """Shares of rho: the few counts, of many samples each, need little of it."""
 SLACK = 1 + 1e-12
 """Rounding must never make a scale too small: this rounds it up."""
+REACH = 16
+"""Moduli have room for noise of so many scales: larger noise has a chance below 1e-50."""
 BISECTIONS = 60
 LEAST_EPSILON, LEAST_DELTA = 1e-6, 1e-100
 """Below these, OpenDP's conversion runs out of floats."""
@@ -115,6 +117,19 @@ def draw_noise(layout: Layout, classes: int, privacy: Privacy, draw: Draw) -> ND
         alike = np.flatnonzero(scales == scale)
         noise[alike] = draw(len(alike), scale)
     return noise
+
+
+def most_noise(layout: Layout, privacy: Privacy, keyholders: int) -> tuple[int, int]:
+    """The most that the noise of all keyholders changes: any sum, and any class count.
+
+    Both are powers of two: they are the same on every machine, whatever the last bits of a scale.
+    """
+    largest = int(layout.scales.max(initial=1))
+    scales = max(privacy.cross * largest, privacy.gram * largest**2), privacy.counts
+    sums, counts = (
+        1 << math.ceil(math.log2(REACH * scale * math.sqrt(keyholders) + 1)) for scale in scales
+    )
+    return sums, counts
 
 
 def publish(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
@@ -95,6 +95,12 @@ class Privacy:
         if self.releases == 1:
             return this_release
         return f"{this_release}; epsilon {self.total_epsilon:.4g} with all {self.releases} releases"
+
+    def of_all(self, keyholders: int) -> Privacy:
+        """The same promise, with the noise of so many who each draw all of it."""
+        factor = math.sqrt(keyholders)
+        scales = {name: getattr(self, name) * factor for name in ("gram", "cross", "counts")}
+        return replace(self, **scales)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON values."""

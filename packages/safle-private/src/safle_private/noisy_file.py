@@ -18,7 +18,6 @@ from safle.wire import (
     check_space,
     container,
     read_header,
-    space_fields,
 )
 from safle_private.noisy import NoisyStatistics, Privacy, noisy_bytes
 
@@ -33,7 +32,7 @@ class NoisyHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
 
 def _describe(statistics: NoisyStatistics) -> tuple[dict[str, Any], dict[str, Integers]]:
     free = FreeSums(statistics.layout, len(statistics.class_names))
-    fields = {**space_fields(statistics), "privacy": statistics.privacy.to_json()}
+    fields = {**statistics.declaration(), "privacy": statistics.privacy.to_json()}
     return fields, {name: statistics.released[getattr(free, name)] for name in SECTIONS}
 
 

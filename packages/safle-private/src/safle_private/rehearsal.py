@@ -6,29 +6,31 @@ from collections.abc import Callable, Mapping
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from safle.statistics import Summable
 from safle_private.keyholder import History, answer_request
 from safle_private.keys import PrivateKey
 from safle_private.messages import Gathering, KeyholderAnswer, Masked, Request, mask
 from safle_private.round import declare_round
-from safle_private.vector import Space
 
 
-def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
+def add_privately(
+    zero: Summable, most_total_samples: int, values: Mapping[str, Callable[[], Any]]
+) -> Any:
     """Add up clients' values as a private round does, every file written and read again.
 
     Parameters
     ----------
+    zero, most_total_samples : see `declare_round`
     values : for each client, by name, a function that makes its value when its turn comes
 
     Examples
     --------
-    >>> from safle import LinearEncoder, count, declared_range
-    >>> from safle_private import StatisticsSpace
+    >>> from safle import LinearEncoder, Statistics, count, declared_range
     >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> parts = [count(encoder, [[x]], ["ill"]) for x in (0.1, 0.5, 0.9)]
-    >>> space = StatisticsSpace.of(encoder, ["ill", "well"], most_total_samples=100)
+    >>> zero = Statistics.empty(encoder.space, ["ill", "well"])
     >>> clients = {f"client-{at}": lambda part=part: part for at, part in enumerate(parts)}
-    >>> add_privately(space, clients) == parts[0] + parts[1] + parts[2]
+    >>> add_privately(zero, 100, clients) == parts[0] + parts[1] + parts[2]
     True
     """
     operator = PrivateKey.new("operator")
@@ -36,7 +38,8 @@ def add_privately(space: Space, values: Mapping[str, Callable[[], Any]]) -> Any:
     keyholders = [PrivateKey.new(name) for name in ("keyholder-0", "keyholder-1")]
     private_round = declare_round(
         operator,
-        space,
+        zero,
+        most_total_samples,
         clients=[key.public for key in clients.values()],
         keyholders=[key.public for key in keyholders],
         least_clients=2,

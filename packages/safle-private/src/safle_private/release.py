@@ -86,6 +86,6 @@ def under_masks(release: Release, private_round: PrivateRound) -> Release:
         disguises=None,
         keyholders=keyholders,
         least_clients=private_round.least_clients,
-        most_samples=private_round.space.most_total_samples,
+        most_samples=private_round.most_total_samples,
         epsilon=private_round.epsilon,
     )

@@ -3,13 +3,14 @@
 Its head has the kind "round" and no other fields; the SHA-256 of the head is the round's identity.
 The payload is canonical JSON:
 
-- ``format`` ("safle-round-5"), ``id`` (random), ``most_total_samples`` (of all clients together);
+- ``format`` ("safle-round-6"), ``id`` (random), ``most_total_samples`` (of all clients together);
 - ``clients`` and ``keyholders`` (one to three): public keys;
 - ``least_clients``: the fewest whose sum is opened, and by whom two opened sums differ;
 - ``after``: by keyholder, the identities of earlier requests that its history must hold;
-- ``space``: ``kind`` ("statistics"), ``fingerprint``, ``layout`` and ``classes``, with noise also
-  ``promise`` (``[epsilon, delta, calibration]``); or ``kind`` ("histogram"), ``grid``, ``features``
-  and maybe ``names``; or ``kind`` ("evaluation counts"), ``model`` and ``classes``.
+- ``what`` is added up, a type of file, and its ``zero``: for "statistics" ``fingerprint``,
+  ``layout`` and ``classes``, for "histogram" ``grid``, ``features`` and maybe ``names``, for
+  "evaluation counts" ``model`` and ``classes``, as in the headers of these files;
+- with noise also ``promise``: epsilon and delta, as hexadecimal text, and the calibration.
 """
 
 from __future__ import annotations
@@ -21,19 +22,26 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
 from msgspec import Meta
 
 from safle.basics import as_settings, naming
-from safle.encoders import CodeSpace, Layout, as_class_names
-from safle.errors import FederationError, SafleError, SettingsError, WireError
-from safle.statistics import MAX_SAMPLES, Grid
-from safle.wire import container
+from safle.errors import (
+    CountOverflow,
+    FederationError,
+    InvalidInput,
+    SafleError,
+    SettingsError,
+    WireError,
+)
+from safle.statistics import MAX_SAMPLES, Statistics, Summable
+from safle.wire import container, format_named
 from safle_private.keys import Hexadecimal, PrivateKey, PublicKey, SignedFile, SignedHeader
-from safle_private.spaces import EvaluationSpace, HistogramSpace, StatisticsSpace
-from safle_private.vector import Sizes, Space
+from safle_private.noise import Draw, draw_discrete_gaussian, draw_noise, most_noise, plan_noise
+from safle_private.noisy import NoisyStatistics, Privacy
+from safle_private.vector import Bytes, Mask, Sizes, check_opened, find_wide, pack, unpack
 
 MOST_KEYHOLDERS = 3
 """All of them must answer: a fourth would protect no more clients, and lose more rounds."""
@@ -43,37 +51,17 @@ MOST_BYTES = 1 << 22
 """Most bytes of a round's payload: some ten thousand clients."""
 
 
-class _SpaceFile(msgspec.Struct, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
-    """A space, as JSON; floating-point numbers are hexadecimal text."""
-
-
-class _StatisticsFile(_SpaceFile, tag="statistics"):
-    fingerprint: Hexadecimal
-    layout: list[dict[str, Any]]
-    classes: tuple[int | str, ...]
-    promise: tuple[str, str, str] | None = None
-
-
-class _EvaluationFile(_SpaceFile, tag="evaluation counts"):
-    model: Hexadecimal
-    classes: tuple[int | str, ...]
-
-
-class _HistogramFile(_SpaceFile, tag="histogram"):
-    grid: list[Any]
-    features: Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
-    names: tuple[str, ...] = ()
-
-
-class _RoundFile(msgspec.Struct, forbid_unknown_fields=True):
-    format: Literal["safle-round-5"]
+class _RoundFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    format: Literal["safle-round-6"]
     id: str
-    space: _StatisticsFile | _EvaluationFile | _HistogramFile
+    what: str
+    zero: dict[str, Any]
     most_total_samples: Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
     clients: list[PublicKey]
     keyholders: list[PublicKey]
     least_clients: Annotated[int, Meta(ge=2, le=MAX_SAMPLES)]
     after: dict[str, list[Hexadecimal]]
+    promise: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +72,9 @@ class PrivateRound:
     ----------
     digest : identity of the round, which every other file names
     operator : who declared it
-    space : what is added up
+    zero : what is added up: a value of no samples that names everything allowed
+    most_total_samples : of all clients together
+    privacy : what the noise of each keyholder promises; None if the sum opens exactly
     clients, keyholders : by name; all keyholders must answer before a sum opens
     least_clients : the fewest whose sum is opened, and by whom two opened sums differ
     after : by keyholder, the requests that it has answered before; its history must hold them
@@ -93,7 +83,9 @@ class PrivateRound:
 
     digest: str
     operator: PublicKey
-    space: Space
+    zero: Summable
+    most_total_samples: int
+    privacy: Privacy | None
     clients: Mapping[str, PublicKey]
     keyholders: Mapping[str, PublicKey]
     least_clients: int
@@ -109,14 +101,75 @@ class PrivateRound:
         return PrivateRound(**content, digest=signed.head.digest(), operator=operator, data=data)
 
     @cached_property
+    def wide(self) -> Mask:
+        """Which entries of a vector take 64 bits: see `safle_private.vector`."""
+        noise = self._most_noise[0]
+        return find_wide(self.zero.vector_bounds(), self.most_total_samples, noise)
+
+    @cached_property
     def sizes(self) -> Sizes:
         """Sizes of every vector of the round."""
-        return Sizes.of(self.space)
+        return Sizes.of(self.wide)
+
+    def to_vector(self, value: Summable) -> Bytes:
+        """A client's value as a vector; a `SafleError` if it does not belong in the round."""
+        self.zero.check_same(value)
+        if value.sample_count > self.most_total_samples:
+            self._refuse_samples(value.sample_count)
+        return pack(self.wide, value.to_vector(self.zero))
+
+    def from_vector(self, vector: Bytes) -> Any:
+        """The value of an opened sum, verified; a `SafleError` if nobody can have counted it."""
+        entries = unpack(self.wide, vector)
+        bounds = self.zero.vector_bounds()
+        most = self.most_total_samples
+        noise, of_count = self._most_noise
+        room = int((bounds == 0).sum()) * of_count
+        samples = sum(entries[bounds == 0].tolist())
+        if not -room <= samples <= most + room:
+            self._refuse_samples(samples)
+        check_opened(entries, bounds, most, noise, room)
+        if self.privacy is None:
+            return self.zero.from_vector(entries)
+        zero = self.statistics
+        privacy = self.privacy.of_all(len(self.keyholders))
+        return NoisyStatistics.of(zero.space, zero.class_names, entries, privacy)
+
+    def hide(self, masks: Bytes, draw: Draw = draw_discrete_gaussian) -> None:
+        """Subtract a keyholder's noise from its sum of masks, in place: the opened sum has it.
+
+        Each adds all the noise that the promise needs: one honest keyholder is enough to keep the
+        promise, even against the server. The price is a variance as many times as large as there
+        are keyholders.
+        """
+        assert self.privacy is not None, "an exact sum has no noise"
+        zero = self.statistics
+        noise = draw_noise(zero.layout, len(zero.class_names), self.privacy, draw)
+        self.sizes.add(masks, pack(self.wide, noise), -1)
+
+    @property
+    def statistics(self) -> Statistics:
+        """The zero of a round with noise."""
+        assert isinstance(self.zero, Statistics), "nothing else is published with noise"
+        return self.zero
+
+    @property
+    def _most_noise(self) -> tuple[int, int]:
+        """The largest magnitude of noise in any sum, and in any class count."""
+        if self.privacy is None:
+            return 0, 0
+        return most_noise(self.statistics.layout, self.privacy, len(self.keyholders))
+
+    def _refuse_samples(self, found: int) -> NoReturn:
+        raise CountOverflow(
+            f"{found:,} samples; the round allows {self.most_total_samples:,}, which its moduli "
+            "were chosen for: declare a round for more"
+        )
 
     @property
     def epsilon(self) -> float:
         """The epsilon that noise promises; infinite if the sum opens exactly."""
-        return math.inf if self.space.privacy is None else self.space.privacy.epsilon
+        return math.inf if self.privacy is None else self.privacy.epsilon
 
     def bound_to(self, client: str, vector_digest: str, keyholder: str) -> bytes:
         """The text that a box is bound to: no other round, client or file can use the box."""
@@ -182,7 +235,8 @@ def read_content(payload: bytes) -> dict[str, Any]:
     try:
         file = as_settings(_RoundFile, json.loads(payload), where=invalid, error=WireError)
         _check(file)
-        space = _read_space(file.space, file.most_total_samples, len(file.keyholders))
+        zero = _read_zero(file)
+        privacy = _read_privacy(file, zero)
         if payload != _canonical(file):
             raise WireError(f"{invalid}expected canonical JSON")
     except SafleError:
@@ -190,7 +244,9 @@ def read_content(payload: bytes) -> dict[str, Any]:
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise WireError(f"{invalid}{error}") from error
     return {
-        "space": space,
+        "zero": zero,
+        "most_total_samples": file.most_total_samples,
+        "privacy": privacy,
         "clients": {key.name: key for key in file.clients},
         "keyholders": {key.name: key for key in file.keyholders},
         "least_clients": file.least_clients,
@@ -224,81 +280,96 @@ def _check(file: _RoundFile) -> None:
 
 def declare_round(
     key: PrivateKey,
-    space: Space,
+    zero: Summable,
+    most_total_samples: int,
     *,
     clients: Sequence[PublicKey],
     keyholders: Sequence[PublicKey],
     least_clients: int | None = None,
     after: Mapping[str, Collection[str]] | None = None,
+    privacy: Privacy | None = None,
 ) -> PrivateRound:
     """A new round, signed by its operator.
 
     Parameters
     ----------
-    space : what is added up
+    zero : what is added up: the value of no samples that names everything allowed, such as
+        ``Statistics.empty(encoder.space, classes)`` with every class that any client may have
+    most_total_samples : of all clients together; a larger number makes larger files
     keyholders : one, two or three; all of them must answer, and a server that conspires with all
         but one of them learns nothing more
     least_clients : no sum of fewer is opened, nor two that differ by fewer; None for half of the
         clients, and at least three
     after : by keyholder, the digests of requests that it has answered in earlier rounds; its
         history must hold them, so that no older copy of it is taken for the newest
+    privacy : from `plan_noise`, for statistics: what the noise of every keyholder promises alone
 
     Examples
     --------
+    >>> from safle import Grid, Histogram
     >>> operator, *others = (PrivateKey.new(name) for name in "abcdef")
     >>> public = [key.public for key in others]
-    >>> space = HistogramSpace(Grid(0, 1, 2, bins=4), most_total_samples=1000)
-    >>> private_round = declare_round(operator, space, clients=public[:3], keyholders=public[3:])
+    >>> zero = Histogram.of([], Grid(0, 1, 2, bins=4))
+    >>> parties = {"clients": public[:3], "keyholders": public[3:]}
+    >>> private_round = declare_round(operator, zero, 1000, **parties)
     >>> private_round.least_clients, [*private_round.keyholders]
     (3, ['e', 'f'])
     """
     if least_clients is None:
         least_clients = max(LEAST_CLIENTS, math.ceil(len(clients) / 2))
     file = _RoundFile(
-        format="safle-round-5",
+        format="safle-round-6",
         id=secrets.token_hex(16),
-        space=_write_space(space),
-        most_total_samples=space.most_total_samples,
+        what=zero.format,
+        zero=zero.declaration(),
+        most_total_samples=most_total_samples,
         clients=[*clients],
         keyholders=[*keyholders],
         least_clients=least_clients,
         after={name: sorted({*digests}) for name, digests in (after or {}).items()},
+        promise=_promise_of(privacy),
     )
     payload = _canonical(file)
     head = SignedHeader.sign(key, "round", payload)
-    return PrivateRound.load(head.to_bytes(container.ROUND, payload), key.public)
+    private_round = PrivateRound.load(head.to_bytes(container.ROUND, payload), key.public)
+    # Sums that do not fit 64 bits are refused here, and not when clients have counted.
+    _ = private_round.wide
+    return private_round
 
 
 def _canonical(file: _RoundFile) -> bytes:
     return container.canonical(msgspec.to_builtins(file))
 
 
-def _write_space(space: Space) -> Any:
-    if isinstance(space, EvaluationSpace):
-        return _EvaluationFile(space.model, space.class_names)
-    if isinstance(space, HistogramSpace):
-        grid = space.grid
-        return _HistogramFile(grid.to_json(), grid.feature_dim, tuple(grid.names))
-    assert isinstance(space, StatisticsSpace), "nothing else is added up"
-    code_space, noise, promise = space.space, space.privacy, None
-    if noise is not None:
-        promise = noise.epsilon.hex(), noise.delta.hex(), noise.calibration
-    layout = code_space.layout.to_json()
-    return _StatisticsFile(code_space.fingerprint, layout, space.class_names, promise)
+def _promise_of(privacy: Privacy | None) -> tuple[str, str, str] | None:
+    if privacy is None:
+        return None
+    return privacy.epsilon.hex(), privacy.delta.hex(), privacy.calibration
 
 
-def _read_space(file: _SpaceFile, most_total_samples: int, keyholders: int) -> Space:
-    if isinstance(file, _HistogramFile):
-        grid = Grid.from_json(file.grid, file.features, file.names)
-        return HistogramSpace(grid, most_total_samples)
-    assert isinstance(file, _StatisticsFile | _EvaluationFile), "nothing else is added up"
-    if as_class_names(file.classes) != file.classes:
-        raise WireError("the classes are not in ascending order")
-    if isinstance(file, _EvaluationFile):
-        return EvaluationSpace(file.model, file.classes, most_total_samples)
-    code_space = CodeSpace(file.fingerprint, Layout.from_json(file.layout))
-    exact = StatisticsSpace(code_space, file.classes, most_total_samples)
+def _read_zero(file: _RoundFile) -> Summable:
+    value_type = format_named(file.what).value_type
+    if value_type is None:
+        raise WireError(f"a round of {file.what}, which does not add up")
+    try:
+        zero: Summable = value_type.declared(file.zero)
+    except (InvalidInput, SettingsError) as error:
+        raise WireError(f"not a valid round: {error}") from error
+    # Two texts of one round would be two identities.
+    if container.canonical(zero.declaration()) != container.canonical(file.zero):
+        raise WireError(f"what the round says of its {file.what} is not written as safle writes it")
+    if file.most_total_samples > zero.most_samples:
+        raise CountOverflow(
+            f"most_total_samples {file.most_total_samples}; expected 1 to {zero.most_samples}"
+        )
+    return zero
+
+
+def _read_privacy(file: _RoundFile, zero: Summable) -> Privacy | None:
     if file.promise is None:
-        return exact
+        return None
+    if not isinstance(zero, Statistics):
+        raise SettingsError(f"a round of {file.what} with noise; expected one of statistics")
     epsilon, delta, calibration = file.promise
-    return exact.with_noise(float.fromhex(epsilon), float.fromhex(delta), calibration, keyholders)
+    limits = float.fromhex(epsilon), float.fromhex(delta)
+    return plan_noise(zero.layout, *limits, calibration=calibration)

@@ -3,13 +3,16 @@
     ``wide entries as little-endian uint64 | narrow entries as little-endian uint32``
 
 Negative entries are in two's complement. An entry is narrow if the sum of all clients fits 32 bits
-whatever they count, and wide if not.
+whatever they count, and wide if not: counts of samples are wide, and so are entries that one sample
+may change by more than ``floor((2^31 - 1 - noise) / most_total_samples)``, but by at least nought.
+The noise is 0 if the sum opens exactly; else the first power of two from 16 sqrt(keyholders) times
+its largest scale in any class sum or product, plus 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -18,7 +21,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from safle.basics import require_free_memory
-from safle_private.noisy import Privacy
+from safle.errors import CountOverflow, InvariantError
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
@@ -30,28 +33,6 @@ _ZEROS = bytes(1 << 17)
 """Zeros to encrypt at a time: enough to make calls cheap, few enough for the cache."""
 
 
-class Space(Protocol):
-    """What a round adds up: it turns a value into integers, and integers into a value."""
-
-    @property
-    def most_total_samples(self) -> int:
-        """Most samples of all clients together."""
-
-    @property
-    def privacy(self) -> Privacy | None:
-        """What the noise of each keyholder promises; None if the sum opens exactly."""
-
-    @property
-    def wide(self) -> Mask:
-        """Which entries take 64 bits; the others take 32."""
-
-    def entries(self, value: Any) -> Integers:
-        """The integers of a client's value; a `SafleError` if it is not of this space."""
-
-    def value(self, entries: Integers) -> Any:
-        """The value of a sum, verified; a `SafleError` if the integers cannot be one."""
-
-
 class Sizes(NamedTuple):
     """How many entries of a vector are wide, and how many narrow."""
 
@@ -59,10 +40,10 @@ class Sizes(NamedTuple):
     narrow: int
 
     @staticmethod
-    def of(space: Space) -> Sizes:
-        """Sizes of the vectors of a round."""
-        wide = int(space.wide.sum())
-        return Sizes(wide, len(space.wide) - wide)
+    def of(wide: Mask) -> Sizes:
+        """Sizes of a vector, by the mask of its wide entries."""
+        count = int(wide.sum())
+        return Sizes(count, len(wide) - count)
 
     @property
     def bytes(self) -> int:
@@ -95,23 +76,52 @@ def require_vector(size: int) -> None:
     )
 
 
-def pack(space: Space, entries: Integers) -> Bytes:
-    """The entries as a vector, uint8."""
-    sizes = Sizes.of(space)
+def pack(wide: Mask, entries: Integers) -> Bytes:
+    """The entries as a vector, uint8; ``wide`` says which take 64 bits."""
+    sizes = Sizes.of(wide)
     vector = sizes.zeros()
-    wide, narrow = sizes.parts(vector)
-    wide[:] = entries[space.wide].view(np.uint64)
-    narrow[:] = entries[~space.wide].astype(np.uint32)
+    first, rest = sizes.parts(vector)
+    first[:] = entries[wide].view(np.uint64)
+    rest[:] = entries[~wide].astype(np.uint32)
     return vector
 
 
-def unpack(space: Space, vector: Bytes) -> Any:
-    """The value of a vector without masks."""
-    wide, narrow = Sizes.of(space).parts(vector)
-    entries = np.empty(len(space.wide), np.int64)
-    entries[space.wide] = wide.astype(np.uint64).view(np.int64)
-    entries[~space.wide] = narrow.astype(np.uint32).view(np.int32)
-    return space.value(entries)
+def unpack(wide: Mask, vector: Bytes) -> Integers:
+    """The entries of a vector without masks: the inverse of `pack`."""
+    first, rest = Sizes.of(wide).parts(vector)
+    entries = np.empty(len(wide), np.int64)
+    entries[wide] = first.astype(np.uint64).view(np.int64)
+    entries[~wide] = rest.astype(np.uint32).view(np.int32)
+    return entries
+
+
+def find_wide(bounds: Integers, most_total_samples: int, noise: int) -> Mask:
+    """Which entries take 64 bits, by the most that one sample adds to each; 0 counts samples."""
+    require_vector(9 * len(bounds))
+    if int(bounds.max(initial=1)) * most_total_samples + noise > MOST_WIDE:
+        raise CountOverflow(
+            f"at most {most_total_samples} samples, and their noise, take more than 64 bits a "
+            "number: declare fewer samples"
+        )
+    wide: Mask = bounds > max(0, MOST_NARROW - noise) // most_total_samples
+    wide[bounds == 0] = True
+    return wide
+
+
+def check_opened(
+    entries: Integers, bounds: Integers, most_total_samples: int, noise: int, room: int
+) -> None:
+    """Refuse an opened sum whose entries nobody can have counted; ``room`` is for counts."""
+    counts = bounds == 0
+    high = np.where(counts, most_total_samples + room, bounds * most_total_samples + noise)
+    low = np.where(counts, -room, -high)
+    outside = (entries < low) | (entries > high)
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise InvariantError(
+            f"the opened sum has an entry {entries[at]}; possible are {low[at]} to {high[at]}: a "
+            "client or a keyholder did not keep to the round; begin a new one"
+        )
 
 
 def derive_key(seed: bytes, round_digest: str, client: str, keyholder: str) -> bytes:

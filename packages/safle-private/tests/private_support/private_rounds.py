@@ -34,15 +34,17 @@ class Parties:
     clients: list[PrivateKey]
     keyholders: list[PrivateKey]
 
-    def again(self, space, *, least_clients=2, after=None):
+    def again(self, zero, most=1000, *, least_clients=2, after=None, privacy=None):
         """Another round of the same people."""
         private_round = declare_round(
             self.operator,
-            space,
+            zero,
+            most,
             clients=[key.public for key in self.clients],
             keyholders=[key.public for key in self.keyholders],
             least_clients=least_clients,
             after=after,
+            privacy=privacy,
         )
         return replace(self, private_round=private_round)
 
@@ -75,12 +77,12 @@ class Parties:
         return total.open(KeyholderAnswer.from_bytes(data, self.private_round) for data in given)
 
 
-def make_parties(space, clients, *, keyholders=2, **rules):
+def make_parties(zero, clients, most=1000, *, keyholders=2, **rules):
     """A round of so many clients and keyholders; ``rules`` are those of `Parties.again`."""
     names = [f"client-{at:02d}" for at in range(clients)]
     holders = [f"keyholder-{at}" for at in range(keyholders)]
     keys = [[*map(PrivateKey.new, those)] for those in (names, holders)]
-    return Parties(None, PrivateKey.new("operator"), *keys).again(space, **rules)
+    return Parties(None, PrivateKey.new("operator"), *keys).again(zero, most, **rules)
 
 
 def answers_of(parties, total):

@@ -32,7 +32,7 @@ from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.wire import container, decode, encode
 from safle.wire.formats import FileFormat
-from safle_private import EvaluationSpace, add_privately
+from safle_private import add_privately
 
 WITH_INTERVAL = ("accuracy", "balanced_accuracy", "sensitivity", "specificity", "macro_auc")
 MOST_WITH_CLASSES = {"specificity": 1.4, "macro_auc": 2.3}
@@ -221,22 +221,22 @@ def test_a_policy_applies_to_counts(answered: Answered) -> None:
 def test_under_masks_the_sum_is_the_same(answered: Answered) -> None:
     model, features, labels = answered
     parts = [safle.evaluate(model, features[at::3], labels[at::3]) for at in range(3)]
-    space = EvaluationSpace(model.digest, model.class_names, most_total_samples=400)
+    zero = safle.Evaluation.empty(model.digest, model.class_names)
     clients = {f"site-{at}": lambda part=part: part for at, part in enumerate(parts)}
     pooled = safle.evaluate(model, features, labels)
-    assert add_privately(space, clients) == pooled
+    assert add_privately(zero, 400, clients) == pooled
     with pytest.raises(EncoderMismatch):
-        add_privately(replace(space, model="0" * 64), clients)
+        add_privately(replace(zero, model="0" * 64), 400, clients)
 
 
 def test_more_samples_than_the_round_allows_are_refused_under_masks(answered: Answered) -> None:
     """Three sites of 90, where the round allows 250: one byte would hold 14 of 270."""
     model, features, labels = answered
     site = safle.evaluate(model, features[:90], labels[:90])
-    space = EvaluationSpace(model.digest, model.class_names, 250)
+    zero = safle.Evaluation.empty(model.digest, model.class_names)
     clients = {f"site-{at}": lambda: site for at in range(3)}
     with pytest.raises(CountOverflow, match="270 samples; the round allows 250"):
-        add_privately(space, clients)
+        add_privately(zero, 250, clients)
 
 
 def test_a_page_shows_all_and_asks_no_host(answered: Answered) -> None:

@@ -27,12 +27,13 @@ from safle.model import Model
 from safle.server import Limits, sum_files
 from safle.site import count_table
 from safle.solver import RidgeCurve, solve
+from safle.statistics import Statistics
 from safle.tables import open_table
 from safle.wire import read, write
 from safle_lab.charts import SHARED_TEMPLATES, Chart, Mix, Series, draw
 from safle_lab.digits import Digits, load_digits
 from safle_lab.partitions import Parts, class_mix, partition
-from safle_private import StatisticsSpace, add_privately
+from safle_private import add_privately
 
 PIXELS = declared_range(0, 16, 64)
 """A digit is 8 x 8 pixels of 0 to 16: a range everybody knows without seeing data."""
@@ -162,8 +163,8 @@ def _solve_under_masks(
     if encoder.layout.experts or len(sent) < 2:
         return {}
     classes = sorted({*data.train_labels.tolist()})
-    space = StatisticsSpace.of(encoder, classes, most_total_samples=len(data.train))
-    total = add_privately(space, {path.stem: partial(read, path) for path in sent})
+    zero = Statistics.empty(encoder.space, classes)
+    total = add_privately(zero, len(data.train), {path.stem: partial(read, path) for path in sent})
     model = Model.of(encoder, solve(total, head=head))
     return {f"{len(sent)} clients, under masks": model.digest}
 

@@ -25,6 +25,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.memory import require_free_memory
+from safle.basics.settings import as_settings
 from safle.basics.texts import list_names, require_type
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError, WireError
 from safle.statistics.exposure import Exposure, expose_cells
@@ -60,6 +62,11 @@ def bin_probabilities() -> NDArray[np.float64]:
     """The probability in the middle of each bin, (BINS,)."""
     probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-bin_log_odds()))
     return probabilities
+
+
+class _Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    model: str
+    classes: Annotated[list[ClassName], msgspec.Meta(max_length=MOST_CLASSES)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +175,10 @@ class Evaluation:
     def made_with(self) -> Mapping[str, str]:
         return {"model": self.model}
 
+    @property
+    def most_samples(self) -> int:
+        return MAX_SAMPLES
+
     def samples_by_class(self) -> dict[ClassName, int]:
         counts = zip((*self.class_names, "(unknown)"), self.class_counts.tolist(), strict=True)
         return {name: count for name, count in counts if count}
@@ -212,6 +223,47 @@ class Evaluation:
     def add_all(self, others: Iterable[Evaluation]) -> Evaluation:
         """The sum with all others."""
         return reduce(add, others, self)
+
+    def declaration(self) -> dict[str, Any]:
+        """The model and its classes, as JSON."""
+        return {"model": self.model, "classes": [*self.class_names]}
+
+    @classmethod
+    def declared(cls, content: Mapping[str, Any]) -> Evaluation:
+        """The zero of a `declaration`."""
+        given = as_settings(_Declaration, content, where="evaluation counts: ")
+        if not is_digest(given.model) or as_class_names(given.classes) != (*given.classes,):
+            raise InvalidInput("the model is no digest, or its classes are not ascending")
+        values = sum(map(prod, shapes(len(given.classes)).values()))
+        require_free_memory(
+            32 * values,
+            purpose=f"evaluation counts of {len(given.classes):,} classes",
+            advice="use a larger machine",
+        )
+        return Evaluation.empty(given.model, given.classes)
+
+    def to_vector(self, zero: Evaluation) -> Counts:
+        """The number of samples; then all arrays, in the order of the file."""
+        zero.check_same(self)
+        arrays = [counts.reshape(-1) for counts in self.arrays.values()]
+        return np.concatenate([[self.sample_count], *arrays])
+
+    def from_vector(self, vector: Counts) -> Evaluation:
+        """Of a zero: the counts with this vector, verified."""
+        ends = np.cumsum([counts.size for counts in self.arrays.values()])
+        parts = zip(self.arrays.items(), np.split(vector[1:], ends[:-1]), strict=True)
+        arrays = {name: part.reshape(counts.shape) for (name, counts), part in parts}
+        value = Evaluation(self.model, self.class_names, **arrays)
+        if value.sample_count != vector[0]:
+            raise InvariantError(
+                f"the counts are of {value.sample_count} samples; the vector says {vector[0]}"
+            )
+        return value
+
+    def vector_bounds(self) -> Counts:
+        bounds = np.ones(1 + sum(counts.size for counts in self.arrays.values()), np.int64)
+        bounds[0] = 0
+        return bounds
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -278,22 +330,20 @@ Admit = Callable[[str, tuple[ClassName, ...]], None]
 """Raises a `SafleError` if a model's digest and classes are not accepted."""
 
 
-class EvaluationHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Header(_Declaration, frozen=True, forbid_unknown_fields=True):
     """The header of a file of evaluation counts."""
 
-    model: str
-    classes: Annotated[list[ClassName], msgspec.Meta(max_length=MOST_CLASSES)]
     planes: dict[str, int]
 
 
 def _describe(evaluation: Evaluation) -> tuple[dict[str, Any], Sections]:
-    return {"model": evaluation.model, "classes": [*evaluation.class_names]}, evaluation.arrays
+    return evaluation.declaration(), evaluation.arrays
 
 
 def _restore(
     opened: container.Container, admit: Admit = lambda _model, _classes: None
 ) -> Evaluation:
-    header = read_header(EvaluationHeader, opened)
+    header = read_header(_Header, opened)
     classes = tuple(header.classes)
     # Equal counts must have equal bytes.
     if not is_digest(header.model) or as_class_names(classes) != classes:
@@ -307,4 +357,4 @@ def _restore(
     return Evaluation(header.model, classes, **counts)
 
 
-FORMAT = FileFormat(container.EVALUATION, _describe, _restore)
+FORMAT = FileFormat(container.EVALUATION, _describe, _restore, Evaluation)

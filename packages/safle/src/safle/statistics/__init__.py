@@ -3,15 +3,14 @@
 Examples
 --------
 >>> from safle import LinearEncoder, count, declared_range
->>> from safle.statistics import FreeSums, restore_all, spread_all, take_all
+>>> from safle.statistics import FreeSums, Statistics
 >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
 >>> total = count(encoder, [[0.2], [0.7]], ["ill", "well"])
->>> vector = take_all(total, ["ill", "well"])
->>> len(vector) == FreeSums(encoder.layout, class_count=2).size == len(
-...     spread_all(encoder.layout, 2, FreeSums(encoder.layout, 2).largest)
-... )
+>>> zero = Statistics.empty(encoder.space, ["ill", "well"])
+>>> vector = total.to_vector(zero)
+>>> len(vector) == FreeSums(encoder.layout, class_count=2).size == len(zero.vector_bounds())
 True
->>> restore_all(encoder.space, ["ill", "well"], vector) == total
+>>> zero.from_vector(vector) == total
 True
 """
 
@@ -24,13 +23,11 @@ if TYPE_CHECKING:
     from safle.statistics.accumulator import count as count
     from safle.statistics.accumulator import sum_statistics as sum_statistics
     from safle.statistics.free_sums import FreeSums as FreeSums
-    from safle.statistics.free_sums import restore_all as restore_all
-    from safle.statistics.free_sums import spread_all as spread_all
-    from safle.statistics.free_sums import take_all as take_all
     from safle.statistics.histogram import MAX_SAMPLES as MAX_SAMPLES
     from safle.statistics.histogram import Grid as Grid
     from safle.statistics.histogram import Histogram as Histogram
     from safle.statistics.join import join_cells as join_cells
+    from safle.statistics.summable import Summable as Summable
     from safle.statistics.triangle import Integers as Integers
     from safle.statistics.value import ONLY_EXACT as ONLY_EXACT
     from safle.statistics.value import Statistics as Statistics

@@ -20,6 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from safle.basics.memory import require_free_memory
 from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import InvariantError
 from safle.statistics import triangle
@@ -274,6 +275,22 @@ def spread_all(layout: Layout, class_count: int, weights: Integers) -> Integers:
     if layout.only_classes:
         whole = whole[: free.products.start]
     return np.concatenate([whole, np.tile(products, class_count)])
+
+
+def bound_all(layout: Layout, class_count: int) -> Integers:
+    """The most that one sample adds to each entry of the vector of `take_all`; 0 for counts."""
+    free = FreeSums(layout, class_count)
+    size = free.size
+    if layout.class_layout is not None:
+        size += class_count * int(FreeSums(layout.class_layout, 1).starts[-1])
+    require_free_memory(
+        16 * size,
+        purpose=f"a vector of {size:,} sums",
+        advice="use an encoder with fewer columns, or with smaller tables",
+    )
+    bounds = spread_all(layout, class_count, np.maximum(free.largest, 1))
+    bounds[free.counts] = 0
+    return bounds
 
 
 def restore_all(space: CodeSpace, names: Sequence[ClassName], vector: Integers) -> Statistics:

@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle._native import Kernel
+from safle.basics.memory import require_free_memory
+from safle.basics.settings import as_settings
 from safle.basics.texts import name_some, require_type
 from safle.encoders.calibration import Calibration, Vector, as_ends, replace_zeros
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError
@@ -137,6 +140,12 @@ def _from_hexadecimal(ends: Any) -> ArrayLike:
     return [*map(float.fromhex, ends)] if isinstance(ends, list) else float.fromhex(ends)
 
 
+class _Declaration(msgspec.Struct, forbid_unknown_fields=True):
+    grid: list[Any]
+    features: Annotated[int, msgspec.Meta(ge=1)]
+    names: list[str] = []
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Histogram:
     """How many samples have each feature in each bin of a grid.
@@ -211,6 +220,10 @@ class Histogram:
     def made_with(self) -> Mapping[str, str]:
         return {}
 
+    @property
+    def most_samples(self) -> int:
+        return MAX_SAMPLES
+
     def samples_by_class(self) -> dict[ClassName, int]:
         return {}
 
@@ -276,6 +289,41 @@ class Histogram:
 
     def __repr__(self) -> str:
         return f"<Histogram: {self.sample_count:,} samples, {self.grid}>"
+
+    def declaration(self) -> dict[str, Any]:
+        """The grid and the features' names, as JSON."""
+        names = {"names": [*self.names]} if self.names else {}
+        return {"grid": self.grid.to_json(), "features": self.feature_dim, **names}
+
+    @classmethod
+    def declared(cls, content: Mapping[str, Any]) -> Histogram:
+        """The zero of a `declaration`."""
+        given = as_settings(_Declaration, content, where="histogram: ")
+        try:
+            grid = Grid.from_json(given.grid, given.features, given.names)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"the grid of a histogram is not valid: {error}") from error
+        require_free_memory(
+            32 * grid.feature_dim * (grid.bins + 2),
+            purpose=f"histograms of {grid.feature_dim:,} features",
+            advice="use fewer bins",
+        )
+        return Histogram(grid, np.zeros((grid.feature_dim, grid.bins + 2), np.int64))
+
+    def to_vector(self, zero: Histogram) -> NDArray[np.int64]:
+        """The number of samples; then the counts of all features, without the last bin of each."""
+        zero.check_same(self)
+        return np.concatenate([[self.sample_count], self.counts[:, :-1].reshape(-1)])
+
+    def from_vector(self, vector: NDArray[np.int64]) -> Histogram:
+        """Of a zero: the histogram with this vector; the last bin follows from the samples."""
+        free = vector[1:].reshape(self.feature_dim, -1)
+        return Histogram(self.grid, np.column_stack([free, vector[0] - free.sum(axis=1)]))
+
+    def vector_bounds(self) -> NDArray[np.int64]:
+        bounds = np.ones(1 + self.feature_dim * (self.grid.bins + 1), np.int64)
+        bounds[0] = 0
+        return bounds
 
     def calibration(self) -> Calibration:
         """The distribution that was counted, for an encoder."""

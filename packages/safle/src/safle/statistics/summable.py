@@ -8,7 +8,7 @@ points ``safle.formats``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,10 @@ class Summable(Protocol):
     def cells(self) -> Iterator[NDArray[np.int64]]:
         """Its entries that are counts of samples, as tables: see `safle.statistics.cells`."""
 
+    @property
+    def most_samples(self) -> int:
+        """How many samples its integers can count."""
+
     def samples_by_class(self) -> dict[ClassName, int]:
         """Samples of each class that occurs; empty for a value without classes."""
 
@@ -63,3 +67,22 @@ class Summable(Protocol):
 
     def add_all(self, others: Iterable[Self]) -> Self:
         """The sum with all others, in memory that does not grow with their number."""
+
+    # For masks and noise. A *zero* is the value of no samples that names everything allowed: the
+    # classes of statistics, the grid of a histogram, the model of answers.
+
+    def declaration(self) -> dict[str, Any]:
+        """What a zero allows, as JSON."""
+
+    @classmethod
+    def declared(cls, content: Mapping[str, Any]) -> Self:
+        """The zero of a declaration from outside; a `SafleError` if there is none."""
+
+    def to_vector(self, zero: Self) -> NDArray[np.int64]:
+        """The entries that do not follow from others, for all that ``zero`` allows."""
+
+    def from_vector(self, vector: NDArray[np.int64]) -> Self:
+        """Of a zero: the value with this vector, verified."""
+
+    def vector_bounds(self) -> NDArray[np.int64]:
+        """Of a zero: the most that one sample adds to each entry; 0 where samples are counted."""

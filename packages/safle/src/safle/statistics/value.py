@@ -15,21 +15,30 @@ from functools import cached_property
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from safle.basics.settings import as_settings
 from safle.basics.texts import list_names, require_type
 from safle.encoders.codes import Codes, CodeSpace, Layout
+from safle.errors import InvariantError, SettingsError
 from safle.statistics import counting, triangle
 from safle.statistics.cells import cells_of
 from safle.statistics.gram import Gram, Samples, Triangle
 from safle.statistics.invariants import verify
-from safle.tables.checks import ClassName, as_class_names
+from safle.tables.checks import ClassName, as_class_names, is_digest
 
 if TYPE_CHECKING:
     from safle.statistics.exposure import Exposure
 
 ONLY_EXACT = "exact sums; sums with noise are solved, not added"
+
+
+class _Declaration(msgspec.Struct, forbid_unknown_fields=True):
+    fingerprint: str
+    layout: list[dict[str, Any]]
+    classes: list[ClassName]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -156,6 +165,18 @@ class Sums(Margins):
     def made_with(self) -> Mapping[str, str]:
         return {"encoder": self.fingerprint}
 
+    @property
+    def most_samples(self) -> int:
+        return self.layout.most_samples
+
+    def declaration(self) -> dict[str, Any]:
+        """Code space and classes, as JSON."""
+        return {
+            "fingerprint": self.fingerprint,
+            "layout": self.layout.to_json(),
+            "classes": list(self.class_names),
+        }
+
     def samples_by_class(self) -> dict[ClassName, int]:
         counts = zip(self.class_names, self.class_counts.tolist(), strict=True)
         return {name: count for name, count in counts if count}
@@ -209,11 +230,26 @@ class Statistics(Sums):
     format: ClassVar[str] = "statistics"
 
     @staticmethod
-    def empty(space: CodeSpace) -> Statistics:
-        """The statistics of no samples: the zero of `+`."""
-        symbols = np.zeros((0, space.layout.experts), np.uint8)
-        dense = np.zeros((0, space.layout.dense_dim), np.int16)
-        return count_codes(space, Codes(symbols, dense), np.empty(0, np.int64))
+    def empty(space: CodeSpace, classes: Sequence[ClassName] = ()) -> Statistics:
+        """The statistics of no samples, the zero of `+`; ``classes`` may occur in its vectors."""
+        layout = space.layout
+        nothing = np.empty(0, np.int64)
+        names = as_class_names(classes)
+        cross = np.zeros((layout.dense_dim, len(names)), np.int64)
+        margins = Margins(space, nothing, cross, names, np.zeros(len(names), np.int64))
+        rows = np.zeros((layout.experts, 0), np.int32)
+        dense = np.zeros((0, layout.dense_dim), np.int16)
+        return margins.with_gram(Samples(rows, dense, margins.offsets))
+
+    @classmethod
+    def declared(cls, content: Mapping[str, Any]) -> Statistics:
+        """The zero of a `declaration`."""
+        given = as_settings(_Declaration, content, where="statistics: ")
+        if not is_digest(given.fingerprint):
+            raise SettingsError("the fingerprint is not 64 hexadecimal digits")
+        return Statistics.empty(
+            CodeSpace(given.fingerprint, Layout.from_json(given.layout)), given.classes
+        )
 
     @property
     def cells(self) -> Iterator[NDArray[np.int64]]:
@@ -242,6 +278,33 @@ class Statistics(Sums):
         """`EncoderMismatch` if another encoder made the other's codes."""
         require_type("contribution", other, Statistics, advice=ONLY_EXACT)
         self.space.check_same(other.space)
+
+    def to_vector(self, zero: Statistics) -> NDArray[np.int64]:
+        """Class counts; class sums, column by column; products, row by row; those of each class.
+
+        They are the free sums (`safle.statistics.free_sums`) over the whole layout and all classes
+        of ``zero``: they do not show which codes and classes occurred.
+        """
+        from safle.statistics.free_sums import take_all
+
+        zero.check_same(self)
+        if unknown := sorted({*self.class_names} - {*zero.class_names}, key=str):
+            raise InvariantError(f"class {unknown[0]!r} is not among those that are declared")
+        return take_all(self, zero.class_names)
+
+    def from_vector(self, vector: NDArray[np.int64]) -> Statistics:
+        """Of a zero: the canonical statistics with this vector, verified."""
+        from safle.statistics.free_sums import restore_all
+
+        value = restore_all(self.space, self.class_names, vector)
+        value.verify()
+        return value
+
+    def vector_bounds(self) -> NDArray[np.int64]:
+        """Of a zero: 1 for a code, the largest magnitude for a dense column, for products both."""
+        from safle.statistics.free_sums import bound_all
+
+        return bound_all(self.layout, len(self.class_names))
 
     def multiply_out(self) -> None:
         """Compute the packed gram; `InvariantError` if its entries are no integers."""

@@ -9,7 +9,7 @@ A format of another house says which fields and arrays a file has, and how they 
 >>> from safle import LinearEncoder, count, declared_range
 >>> from safle.wire import *
 >>> def describe(sums):
-...     return space_fields(sums), {"counts": sums.class_counts}
+...     return sums.declaration(), {"counts": sums.class_counts}
 >>> def restore(opened):
 ...     header = read_header(SpaceHeader, opened)
 ...     check_space(header, None, opened.limit)
@@ -39,6 +39,5 @@ if TYPE_CHECKING:
     from safle.wire.formats import write as write
     from safle.wire.statistics import SpaceHeader as SpaceHeader
     from safle.wire.statistics import check_space as check_space
-    from safle.wire.statistics import space_fields as space_fields
 
 define_public_names(__name__)

@@ -53,11 +53,13 @@ class FileFormat(Generic[Value]):
     number : of the type in the container
     describe : a value as the fields of a header and as sections; arrays are sent as planes
     restore : a value from an opened file, verified
+    value_type : of values that add up, a `safle.statistics.Summable`; None for all others
     """
 
     number: int
     describe: Callable[[Value], tuple[Mapping[str, Any], Sections]]
     restore: Callable[..., Value]
+    value_type: type[Value] | None = None
 
     @property
     def name(self) -> str:

@@ -11,15 +11,7 @@ from safle.wire.formats import FileFormat, Sections
 
 
 def _describe(histogram: Histogram) -> tuple[dict[str, Any], Sections]:
-    return _fields(histogram), {"counts": histogram.counts}
-
-
-def _fields(histogram: Histogram) -> dict[str, Any]:
-    return {
-        "grid": histogram.grid.to_json(),
-        "features": histogram.feature_dim,
-        **({"names": [*histogram.names]} if histogram.names else {}),
-    }
+    return histogram.declaration(), {"counts": histogram.counts}
 
 
 def _restore(opened: container.Container) -> Histogram:
@@ -34,10 +26,10 @@ def _restore(opened: container.Container) -> Histogram:
     counts = opened.array("counts", (features, grid.bins + 2))
     opened.finish()
     histogram = Histogram(grid, counts)
-    expected = {**_fields(histogram), "planes": header["planes"]}
+    expected = {**histogram.declaration(), "planes": header["planes"]}
     if container.canonical(expected) != container.canonical(header):
         raise WireError("the header of the histogram is not written as safle writes it")
     return histogram
 
 
-FORMAT = FileFormat(container.HISTOGRAM, _describe, _restore)
+FORMAT = FileFormat(container.HISTOGRAM, _describe, _restore, Histogram)

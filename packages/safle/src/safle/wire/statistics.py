@@ -64,7 +64,7 @@ def _describe(statistics: Statistics) -> tuple[dict[str, Any], Sections]:
         sections |= grams.class_sections(statistics.by_class)
     form, gram = _gram_sections(statistics)
     fields = {
-        **space_fields(statistics),
+        **statistics.declaration(),
         "samples": statistics.sample_count,
         "seen": len(statistics.codes),
         "form": form,
@@ -82,15 +82,6 @@ def _gram_sections(statistics: Statistics) -> tuple[str, dict[str, bytes | Integ
     return WHOLE, {"products": values} if statistics.sample_count else {}
 
 
-def space_fields(statistics: Margins) -> dict[str, Any]:
-    """The fields of a `SpaceHeader`, without ``planes``."""
-    return {
-        "fingerprint": statistics.fingerprint,
-        "layout": statistics.layout.to_json(),
-        "classes": list(statistics.class_names),
-    }
-
-
 def _restore(
     opened: container.Container,
     space: CodeSpace | None = None,
@@ -105,7 +96,7 @@ def _restore(
     return statistics
 
 
-FORMAT = FileFormat(container.STATISTICS, _describe, _restore)
+FORMAT = FileFormat(container.STATISTICS, _describe, _restore, Statistics)
 
 
 def read_head(path: StrPath) -> tuple[str, StatisticsHeader]:
