@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -35,12 +35,12 @@ MAX_FILE_BYTES = 4096
 Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 """32 bytes: a key, or a digest."""
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
-K = TypeVar("K", "PublicKey", "PrivateKey")
 
 
 class _KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="format"):
     """A party's name and keys, as they stand in a file of JSON."""
 
+    half: ClassVar[str]
     name: str
 
     def __post_init__(self) -> None:
@@ -48,6 +48,22 @@ class _KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
 
     def _text(self) -> str:
         return json.dumps(msgspec.to_builtins(self), indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a key's file."""
+        data = read_capped(path, MAX_FILE_BYTES, "a key")
+        try:
+            # Given one type alone, msgspec would accept a file without a format.
+            key: object = msgspec.json.decode(data, type=PublicKey | PrivateKey)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            key = None
+        if not isinstance(key, cls):
+            # The message quotes nothing of the file: it may be the secret.
+            raise WireError(
+                f"{path} is not a {cls.half} key of safle; make one with: safle private keys"
+            ) from None
+        return key
 
 
 class PublicKey(_KeyFile, frozen=True, tag="safle-public-key-1"):
@@ -61,6 +77,7 @@ class PublicKey(_KeyFile, frozen=True, tag="safle-public-key-1"):
     b'seed'
     """
 
+    half: ClassVar[str] = "public"
     signing: Hexadecimal
     sealing: Hexadecimal
 
@@ -91,11 +108,6 @@ class PublicKey(_KeyFile, frozen=True, tag="safle-public-key-1"):
         """Write the key's file."""
         atomic.write_text(path, self._text())
 
-    @staticmethod
-    def load(path: Path) -> PublicKey:
-        """Read a public key's file."""
-        return _load(path, PublicKey, "public")
-
 
 class PrivateKey(_KeyFile, frozen=True, tag="safle-private-key-1"):
     """The secret halves of a `PublicKey`.
@@ -107,6 +119,7 @@ class PrivateKey(_KeyFile, frozen=True, tag="safle-private-key-1"):
     ('hospital-a', 64)
     """
 
+    half: ClassVar[str] = "private"
     signing: Hexadecimal
     opening: Hexadecimal
 
@@ -116,9 +129,9 @@ class PrivateKey(_KeyFile, frozen=True, tag="safle-private-key-1"):
     @staticmethod
     def new(name: str) -> PrivateKey:
         """Fresh keys of a client, a keyholder or an operator."""
-        signing, opening = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
-        keys = signing.private_bytes_raw().hex(), opening.private_bytes_raw().hex()
-        return PrivateKey(check_client(name), *keys)
+        signing = Ed25519PrivateKey.generate().private_bytes_raw().hex()
+        opening = X25519PrivateKey.generate().private_bytes_raw().hex()
+        return PrivateKey(name, signing, opening)
 
     @property
     def _signing_key(self) -> Ed25519PrivateKey:
@@ -130,8 +143,9 @@ class PrivateKey(_KeyFile, frozen=True, tag="safle-private-key-1"):
 
     @property
     def public(self) -> PublicKey:
-        keys = self._signing_key.public_key(), self._opening_key.public_key()
-        return PublicKey(self.name, *(key.public_bytes_raw().hex() for key in keys))
+        signing = self._signing_key.public_key().public_bytes_raw().hex()
+        sealing = self._opening_key.public_key().public_bytes_raw().hex()
+        return PublicKey(self.name, signing, sealing)
 
     def sign(self, text: bytes) -> bytes:
         """A signature of 64 bytes; the same for the same text."""
@@ -150,27 +164,6 @@ class PrivateKey(_KeyFile, frozen=True, tag="safle-private-key-1"):
     def save(self, path: Path) -> None:
         """Write the key's file, for its owner alone; never over another key."""
         atomic.write_new(path, self._text())
-
-    @staticmethod
-    def load(path: Path) -> PrivateKey:
-        """Read a private key's file."""
-        return _load(path, PrivateKey, "private")
-
-
-def _load(path: Path, kind: type[K], name: str) -> K:
-    try:
-        # Given one type alone, msgspec would accept a file without a format.
-        key = msgspec.json.decode(
-            read_capped(path, MAX_FILE_BYTES, "a key"), type=PublicKey | PrivateKey
-        )
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        key = None
-    if not isinstance(key, kind):
-        # The message quotes nothing of the file: it may be the secret.
-        raise WireError(
-            f"{path} is not a {name} key of safle; make one with: safle private keys"
-        ) from None
-    return key
 
 
 @dataclass(frozen=True)
