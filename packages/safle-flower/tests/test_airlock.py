@@ -76,7 +76,7 @@ def test_sheets_are_the_owners_alone_and_the_log_says_what_left(
     monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "own/log.jsonl"))
     answer(COUNT, table)
     modes = {path.suffix: path.stat().st_mode & 0o777 for path in airlock.outbox.iterdir()}
-    assert modes[".txt"] == modes[".html"] == 0o600
+    assert modes[".txt"] == modes[".json"] == 0o600
     assert modes[".stats"] & 0o044
     events = [event["event"] for event in read_log(tmp_path / "own/log.jsonl")]
     assert events == ["sent", "accepted"]

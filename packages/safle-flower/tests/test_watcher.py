@@ -236,7 +236,7 @@ def test_names_and_texts_that_are_none(folders, words, tmp_path):
     assert said.count("is not a kind and a digest") == 6
     assert "\x1b" not in said
     suffixes = {path.suffix for path in folders.outbox.iterdir()}
-    assert suffixes == {".refused", ".stats", ".txt", ".html"}
+    assert suffixes == {".refused", ".stats", ".txt", ".json"}
 
 
 @pytest.mark.slow

@@ -74,5 +74,5 @@ def test_a_private_round_of_histograms_takes_its_grids_from_a_schema(safle, tmp_
     asked = ["--schema", tmp_path / "schema.toml", "--bins", 4, "--most-total-samples", 100]
     safle("private", "round", *asked, *parties, "-o", tmp_path / "r.private")
     operator = PublicKey.load(tmp_path / "operator.pub")
-    space = PrivateRound.load((tmp_path / "r.private").read_bytes(), operator).space
-    assert space.grid == GRID
+    zero = PrivateRound.load((tmp_path / "r.private").read_bytes(), operator).zero
+    assert zero.grid == GRID
