@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from safle.errors import PolicyRefused
 from safle.site.counting import count_table, evaluate_table
 from safle.site.policy import Policy
 from safle.site.release import Release
+from safle.solver.heads import FittedHead
 from safle.statistics import join_cells
 from safle.statistics.exposure import count_own_codes, find_exposure
 from safle.tables import Table
@@ -226,10 +226,8 @@ def asking(borders, columns=1):
         weights[np.flatnonzero(solution.codes == yes), asked] = 1.0
         assert size == 2
     intercept = np.append(np.full(len(borders), -50.0), 0.0)
-    return Model.of(
-        encoder,
-        replace(solution, weights=weights, intercept=intercept, head="averaged", temperature=1.0),
-    )
+    asking_head = FittedHead("averaged", solution.ridge, weights, intercept, temperature=1.0)
+    return Model(encoder, solution.origin, asking_head)
 
 
 def test_without_the_rule_invented_classes_read_a_value_out_of_cells_of_one():
