@@ -27,7 +27,7 @@ from safle.solver import HEADS, choice, heads, ridge, temperature
 from safle.wire import container
 from safle_flower.settings import Run
 from safle_lab import baselines
-from safle_private import keys, messages, spaces, vector
+from safle_private import keys, messages, vector
 from safle_private import round as rounds
 
 PLACE = Path(__file__).parents[1] / "reference"
@@ -84,7 +84,7 @@ EQUATIONS = {
 """Modules of the solver whose docstrings have the equations."""
 FORMATS = {
     "Evaluation counts, type 9": (counts,),
-    "Private rounds, types 3 to 7": (keys, rounds, messages, vector, spaces),
+    "Private rounds, types 3 to 7": (keys, rounds, messages, vector),
     "A store": (store, folder),
     "Journals": (journal,),
 }
