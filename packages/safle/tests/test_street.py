@@ -9,6 +9,7 @@ import ast
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,12 @@ def test_the_options_of_a_house_are_those_of_the_commands_that_count():
 
 def command_named(name):
     return main.app.get_command(click.Context(main.app), name)
+
+
+def test_houses_commands_are_listed_as_they_are():
+    """The list of commands knows them without an import; it names their package and panel."""
+    packages = {
+        entry.name: (entry.dist.name, entry.load().panel)
+        for entry in entry_points(group="safle.commands")
+    }
+    assert {name: main.HOUSES[name][:2] for name in packages} == packages

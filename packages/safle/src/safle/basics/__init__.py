@@ -14,6 +14,17 @@ Examples
 ...             print(len(read_capped(path, 100, "a note")) == written)
 True
 
+Journals are rows of JSON with checksums, written under a lock:
+
+>>> from safle.basics import Row, append_row, locked, read_rows
+>>> with TemporaryDirectory() as folder:
+...     journal = Path(folder, "log.jsonl")
+...     row: Row = dict(event="received")
+...     with locked(journal):
+...         append_row(journal, row)
+...     read_rows(journal) == [row]
+True
+
 A package that imports its public names under ``if TYPE_CHECKING:`` ends with this:
 
 >>> from safle.basics import define_public_names

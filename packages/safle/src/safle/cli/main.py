@@ -50,12 +50,21 @@ COMMANDS = {
     name: (panel, *place) for panel, places in PANELS.items() for name, place in places.items()
 }
 HOUSES = {
-    "safle-private": ("private", "publish"),
-    "safle-images": ("features", "backbones"),
-    "safle-flower": ("airlock", "deploy", "simulate"),
-    "safle-lab": ("demo", "experiment", "report", "attack"),
+    "private": ("safle-private", "Private sums", "Add up contributions that nobody can read."),
+    "publish": ("safle-private", "Private sums", "Add noise to a sum: differential privacy."),
+    "features": ("safle-images", "At a client", "Turn images into features by a backbone."),
+    "backbones": ("safle-images", "At a client", "Show the default backbone, or export another."),
+    "airlock": ("safle-flower", "Over a network", "Answer the questions in a site's inbox."),
+    "deploy": ("safle-flower", "Over a network", "Prepare and check a federation on a network."),
+    "simulate": ("safle-flower", "Over a network", "Run a whole network on this machine."),
+    "demo": ("safle-lab", "Try it", "Run one round on digits, through real files."),
+    "experiment": ("safle-lab", "Try it", "Run an experiment of the paper."),
+    "report": ("safle-lab", "Try it", "Make one page of all results in a folder."),
+    "attack": ("safle-lab", "At a client", "Reconstruct samples from a contribution."),
 }
-"""Commands of this project's other packages: an error names the package to install."""
+"""Commands of this project's other packages: their package, panel, and what the list says of them.
+
+The list needs no import of a package for that, and an error names the package to install."""
 UTF8 = "PYTHONUTF8"
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -84,10 +93,14 @@ class Commands(click.RichGroup):
         return [*COMMANDS, *_find_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        listing = ctx.meta.get("listing")
+        if listing and cmd_name in HOUSES:
+            _package, panel, summary = HOUSES[cmd_name]
+            return click.RichCommand(name=cmd_name, help=summary, panel=panel)
         if cmd_name not in COMMANDS:
             return _load_added(cmd_name)
         panel, place, summary = COMMANDS[cmd_name]
-        if ctx.meta.get("listing"):
+        if listing:
             return click.RichCommand(name=cmd_name, help=summary, panel=panel)
         module, _, function = place.partition(".")
         loaded: click.RichCommand = getattr(import_module(f"safle.cli.{module}"), function)
@@ -111,9 +124,9 @@ def _load_added(name: str) -> click.Command | None:
     if entry := _find_added().get(name):
         command: click.Command = entry.load()
         return command
-    for package, names in HOUSES.items():
-        if name in names:
-            raise click.UsageError(f"'{name}' is in {package}: pip install {package}")
+    if name in HOUSES:
+        package = HOUSES[name][0]
+        raise click.UsageError(f"'{name}' is in {package}: pip install {package}")
     return None
 
 

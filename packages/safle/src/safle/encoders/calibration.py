@@ -36,6 +36,14 @@ class Calibration:
     ranges : lowest and highest expected values of features with names, if declared
     classes : the only labels that are allowed; empty if all are
     schema : what the columns are, if declared; the distribution is then of its numbers alone
+
+    Examples
+    --------
+    >>> calibration = declared_range(0, 8, feature_dim=2)
+    >>> calibration
+    <Calibration: 2 features>
+    >>> calibration.thresholds(3).tolist()
+    [[2.0, 2.0], [4.0, 4.0], [6.0, 6.0]]
     """
 
     thresholds: Callable[[int], Vector]

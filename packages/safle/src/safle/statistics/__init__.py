@@ -3,9 +3,9 @@
 Examples
 --------
 >>> from safle import LinearEncoder, count, declared_range
->>> from safle.statistics import FreeSums, Statistics
+>>> from safle.statistics import FreeSums, Statistics, Summable
 >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
->>> total = count(encoder, [[0.2], [0.7]], ["ill", "well"])
+>>> total: Summable = count(encoder, [[0.2], [0.7]], ["ill", "well"])
 >>> zero = Statistics.empty(encoder.space, ["ill", "well"])
 >>> vector = total.to_vector(zero)
 >>> len(vector) == FreeSums(encoder.layout, class_count=2).size == len(zero.vector_bounds())
