@@ -1,7 +1,7 @@
 """The reference, written from the registry, the commands and the docstrings: docs/reference/*.md.
 
-`make docs` runs it before the site is built, and a test compares the files with what it writes:
-they can be read as they lie, without a site.
+`make docs` runs it before the site is built. Its pages are not kept in git: they would be a copy of
+the docstrings, and every change of one a change of two.
 """
 
 from __future__ import annotations
