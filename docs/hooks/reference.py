@@ -40,7 +40,7 @@ PAGES = {
         ("LinearEncoder", "EmbeddingEncoder", "RandomFeatureEncoder", "TableEncoder"),
         ("Schema", "Column", "merge_schemas"),
         ("declared_range", "declared_moments", "public_sample", "of_schema", "Calibration"),
-        ("Grid", "Histogram"),
+        ("Histogram",),
     ),
     "statistics": (
         "Statistics: codes to sums",

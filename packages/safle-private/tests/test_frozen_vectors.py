@@ -14,7 +14,7 @@ import pytest
 from private_support.private_rounds import make_parties
 from safle import Evaluation, Model, count, declared_range, evaluate, make_encoder, solve
 from safle.statistics import Statistics
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 
 SAMPLES = 24
 NAMES = ["ill", "unsure", "well"]
@@ -68,10 +68,8 @@ def test_vectors_of_statistics_are_as_they_were(name, most):
 
 def test_a_vector_of_a_histogram_is_as_it_was():
     features, _ = drawn()
-    grid = Grid(0, 1, feature_dim=4, bins=8)
-    assert (
-        digest(Histogram.of([], grid), 1_000, Histogram.of(features, grid)) == FROZEN["histogram"]
-    )
+    grid = Histogram.empty(0, 1, feature_dim=4, bins=8)
+    assert digest(grid, 1_000, grid.count(features)) == FROZEN["histogram"]
 
 
 def test_a_vector_of_evaluation_counts_is_as_it_was():

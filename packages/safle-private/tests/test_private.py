@@ -31,7 +31,7 @@ from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.statistics import Statistics, sum_statistics
 from safle.statistics.gram import Triangle
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import container
 from safle_private import (
     KeyholderAnswer,
@@ -145,12 +145,12 @@ def test_what_does_not_belong_in_the_round_is_refused(parties):
     unknown = make_parties(Statistics.empty(DATA.encoder.space, [0, 1]), 2)
     with pytest.raises(InvariantError, match="class 2 is not among those"):
         unknown.mask(0, PARTS[0])
-    grid = Grid(0, 1, 2, bins=4)
-    histograms = make_parties(Histogram.of([], grid), 2, 3)
+    grid = Histogram.empty(0, 1, 2, bins=4)
+    histograms = make_parties(grid, 2, 3)
     with pytest.raises(EncoderMismatch):
-        histograms.mask(0, Histogram.of(np.zeros((1, 3)), Grid(0, 1, 3, bins=4)))
+        histograms.mask(0, Histogram.empty(0, 1, 3, bins=4).count(np.zeros((1, 3))))
     with pytest.raises(CountOverflow):
-        histograms.mask(0, Histogram.of(np.zeros((4, 2)), grid))
+        histograms.mask(0, grid.count(np.zeros((4, 2))))
     with pytest.raises(CountOverflow):
         make_parties(Statistics.empty(fixed_encoder("embedding").space, [0]), 2, 2**31)
 

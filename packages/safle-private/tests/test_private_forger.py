@@ -15,7 +15,7 @@ from private_support.private_rounds import answers_of, make_parties, new_history
 from safle import Evaluation, LinearEncoder, Model, count, declared_range, evaluate, solve
 from safle.errors import SafleError
 from safle.statistics import Statistics
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import container, decode, encode
 from safle_private import (
     KeyholderAnswer,
@@ -208,8 +208,8 @@ def answers():
     """Rounds of evaluation counts, histograms and noisy statistics, with honest answers."""
     model = Model.of(DATA.encoder, solve(DATA.count()))
     evaluations = [evaluate(model, client.features, client.labels) for client in CLIENTS]
-    grid = Grid(-3, 3, 2, bins=4)
-    histograms = [Histogram.of(client.features, grid) for client in CLIENTS]
+    grid = Histogram.empty(-3, 3, 2, bins=4)
+    histograms = [grid.count(client.features) for client in CLIENTS]
     clipped = LinearEncoder.publishable(declared_range(-3, 3, feature_dim=2))
     counted = [count(clipped, client.features, client.labels) for client in CLIENTS]
     exact = Statistics.empty(clipped.space, [0, 1, 2])
@@ -217,7 +217,7 @@ def answers():
     unanswered = Evaluation.empty(model.digest, model.class_names)
     rounds = [
         (unanswered, {}, evaluations, check_evaluation),
-        (Histogram.of([], grid), {}, histograms, check_histogram),
+        (grid, {}, histograms, check_histogram),
         (exact, noise, counted, check_noisy),
     ]
     made = []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from private_support.private_rounds import make_parties, plain_entries, plain_mask
 from safle.errors import CountOverflow
 from safle.statistics import Statistics, sum_statistics
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import encode
 from safle_private.vector import Sizes, add_masks, derive_key, pack
 from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data, model_bytes, repeated
@@ -94,14 +94,14 @@ def test_statistics_by_class_travel_the_same_way(kind):
 @given(data=st.data(), bins=st.integers(1, 5), features=st.integers(1, 3))
 @settings(max_examples=15)
 def test_histograms_travel_the_same_way(data, bins, features):
-    grid = Grid(-1, 1, features, bins=bins)
+    grid = Histogram.empty(-1, 1, features, bins=bins)
     values = st.lists(
         st.lists(st.integers(-8, 8).map(lambda x: x / 4), min_size=features, max_size=features),
         min_size=1,
         max_size=5,
     )
-    parts = [Histogram.of(np.array(data.draw(values)), grid) for _ in range(3)]
-    parties = make_parties(Histogram.of([], grid), 3, 15)
+    parts = [grid.count(np.array(data.draw(values))) for _ in range(3)]
+    parties = make_parties(grid, 3, 15)
     total = parties.add_up(parts)
     opened = parties.open(total)
     assert encode(opened) == encode(parts[0] + parts[1] + parts[2])

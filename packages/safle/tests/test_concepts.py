@@ -15,7 +15,7 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 96,
+    "public classes": 95,
     "packed tuples": 172,
     "isinstance on values that add up": 8,
     "lines": 22_638,

@@ -19,7 +19,7 @@ from safle.errors import FederationError
 from safle.evaluation import Evaluation
 from safle.model import load_model
 from safle.site import log_refusal, site_log, write_log
-from safle.statistics import Grid, Histogram, Statistics, Summable
+from safle.statistics import Histogram, Statistics, Summable
 from safle.wire import container, format_named
 from safle_private.keyholder import explain, require_keyholder
 from safle_private.messages import gather_files
@@ -204,7 +204,7 @@ def _zero(options: dict[str, Any]) -> Summable:
     if encoder_path and classes and not any([model_path, *of_histograms]):
         return Statistics.empty(load_encoder(encoder_path).space, classes)
     if grid and any([options["features"], grid["names"]]) and not (encoder_path or classes):
-        return Histogram.of([], Grid(feature_dim=options["features"] or 0, **grid))
+        return Histogram.empty(feature_dim=options["features"] or 0, **grid)
     raise click.UsageError(
         "give --encoder and --classes, or --schema, or --low and --high and --features, or "
         "--model alone"

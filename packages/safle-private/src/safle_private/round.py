@@ -306,10 +306,10 @@ def declare_round(
 
     Examples
     --------
-    >>> from safle import Grid, Histogram
+    >>> from safle import Histogram
     >>> operator, *others = (PrivateKey.new(name) for name in "abcdef")
     >>> public = [key.public for key in others]
-    >>> zero = Histogram.of([], Grid(0, 1, 2, bins=4))
+    >>> zero = Histogram.empty(0, 1, feature_dim=2, bins=4)
     >>> parties = {"clients": public[:3], "keyholders": public[3:]}
     >>> private_round = declare_round(operator, zero, 1000, **parties)
     >>> private_round.least_clients, [*private_round.keyholders]

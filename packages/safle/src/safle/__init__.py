@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from safle.statistics import Statistics as Statistics
     from safle.statistics import count as count
     from safle.statistics import sum_statistics as sum_statistics
-    from safle.statistics.histogram import Grid as Grid
     from safle.statistics.histogram import Histogram as Histogram
     from safle.tables.merging import merge_schemas as merge_schemas
     from safle.tables.schema import Column as Column

@@ -16,8 +16,7 @@ ENCODER = safle.make_encoder(safle.declared_moments(np.zeros(3), np.ones(3)), un
 STATISTICS = safle.count(ENCODER, FEATURES, LABELS)
 SOLUTION = safle.solve(STATISTICS)
 MODEL = safle.Model.of(ENCODER, SOLUTION)
-GRID = safle.Grid(-3, 3, FEATURES.shape[1], bins=4)
-HISTOGRAM = safle.Histogram.of(FEATURES, GRID)
+HISTOGRAM = safle.Histogram.empty(-3, 3, FEATURES.shape[1], bins=4).count(FEATURES)
 WIDE = np.zeros(2_000)
 
 
@@ -30,8 +29,7 @@ WIDE = np.zeros(2_000)
         (safle.Accumulator(ENCODER), "0 samples, 0 classes"),
         (SOLUTION, "40 samples, 2 classes, 12 columns, averaged head, ridge"),
         (MODEL, "2 classes, 12 columns, averaged head, ridge"),
-        (HISTOGRAM, "40 samples, <Grid: 4 bins over -3 to 3, 3 features>"),
-        (GRID, "<Grid: 4 bins over -3 to 3"),
+        (HISTOGRAM, "40 samples, 4 bins over -3 to 3, 3 features"),
         (safle.declared_moments(WIDE, WIDE), "2,000 features"),
         (safle.declared_range(0, 1, 2_000), "2,000 features"),
         (safle.public_sample(FEATURES), "<Calibration: 3 features>"),
@@ -62,7 +60,6 @@ MIXED_UP = {
     "encoder is a ndarray": lambda: safle.Accumulator(FEATURES),
     "expected Calibration: public_sample": lambda: safle.make_encoder(FEATURES),
     "unknown encoder kind": lambda: safle.make_encoder("linear", safle.declared_range(0, 1, 2)),
-    "grid is a ndarray; expected Grid": lambda: safle.Histogram.of(GRID, FEATURES),
     "encoder is a Statistics": lambda: safle.SafleClassifier.from_statistics(STATISTICS, ENCODER),
     "features have shape": lambda: MODEL.predict("new.csv"),
 }

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safle import count, declared_range, make_encoder
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import container, encode
 from support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
 
@@ -28,7 +28,7 @@ def test_the_page_has_every_type_of_file_and_every_key_of_its_header():
     text = PAGE.read_text()
     (types,) = re.findall(r"type: (.*) \|", text)
     assert [int(number) for number in re.findall(r"(\d+) [a-z]", types)] == [*container.FILE_TYPES]
-    named = Histogram.of(np.zeros((1, 2)), Grid([0, 0], [1, 1], names=["age", "dose"], bins=2))
+    named = Histogram.empty([0, 0], [1, 1], names=["age", "dose"], bins=2).count(np.zeros((1, 2)))
     (page,) = re.findall(r"## Type 2: histogram\n(.*?)\n## ", text, re.DOTALL)
     _, header, _ = open_container(encode(named))
     assert {"sections", *re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)} == {*header}
@@ -274,8 +274,8 @@ def test_a_stranger_reads_grams_of_classes(kind, samples):
 
 
 def test_a_stranger_reads_the_same_histogram():
-    histogram = Histogram.of(
-        np.random.default_rng(0).normal(size=(300, 3)), Grid(-1.5, 2.25, 3, bins=11)
+    histogram = Histogram.empty(-1.5, 2.25, 3, bins=11).count(
+        np.random.default_rng(0).normal(size=(300, 3))
     )
     file_type, header, sections = open_container(encode(histogram))
     low, high, bins = header["grid"]
@@ -283,6 +283,6 @@ def test_a_stranger_reads_the_same_histogram():
     assert (float.fromhex(low), float.fromhex(high)) == (-1.5, 2.25)
     counts = read_integers(sections["counts"], header["planes"]["counts"])
     assert counts == histogram.counts.ravel().tolist()
-    each = Histogram.of(np.zeros((1, 2)), Grid([-1.5, 0], [2.25, 64], bins=3))
+    each = Histogram.empty([-1.5, 0], [2.25, 64], bins=3).count(np.zeros((1, 2)))
     low, high, bins = open_container(encode(each))[1]["grid"]
     assert [[*map(float.fromhex, ends)] for ends in (low, high)] == [[-1.5, 0], [2.25, 64]]

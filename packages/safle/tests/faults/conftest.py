@@ -15,7 +15,7 @@ from safle.evaluation.counts import Evaluation
 from safle.model import Model
 from safle.solver import solve
 from safle.statistics import count
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import decode, encode
 from safle_private import plan_noise, publish
 from safle_private.noisy import NoisyStatistics
@@ -33,7 +33,7 @@ def files():
     return {
         **{kind: (encode(fixed_data(kind).count()), decode) for kind in KINDS},
         "histogram": (
-            encode(Histogram.of(features, Grid(-2, 2, 3, bins=10))),
+            encode(Histogram.empty(-2, 2, 3, bins=10).count(features)),
             partial(decode, value_type=Histogram),
         ),
         "noisy": (encode(noisy), partial(decode, value_type=NoisyStatistics)),

@@ -12,7 +12,7 @@ import pytest
 from safle.basics import atomic
 from safle.model import Model
 from safle.solver import solve
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import write
 from support.data_sets import fixed_data
 
@@ -23,7 +23,7 @@ def writers():
     data = fixed_data("embedding", 40)
     statistics = data.count()
     model = Model.of(data.encoder, solve(statistics, ridge=1.0))
-    histogram = Histogram.of(data.features, Grid(-3, 3, data.encoder.feature_dim, bins=16))
+    histogram = Histogram.empty(-3, 3, data.encoder.feature_dim, bins=16).count(data.features)
     return {
         "bytes": lambda path: atomic.write_bytes(path, b"new" * 1000),
         "text": lambda path: atomic.write_text(path, "néw" * 1000),

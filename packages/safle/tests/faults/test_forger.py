@@ -22,7 +22,7 @@ from safle.model import Model
 from safle.server.contribution import open_contribution
 from safle.solver import solve
 from safle.statistics import Accumulator, Statistics, count
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import decode, encode
 from safle.wire.grams import has_few_samples
 from safle_private import plan_noise, publish
@@ -250,7 +250,7 @@ def other_file(name):
     """A true value, its reader, its writer and its oracle."""
     if name == "histogram":
         features = np.random.default_rng(0).normal(size=(30, 3))
-        value = Histogram.of(features, Grid(-2, 2, 3, bins=6))
+        value = Histogram.empty(-2, 2, 3, bins=6).count(features)
         return value, partial(decode, value_type=Histogram), encode, impossible_histogram
     if name == "evaluation":
         data = fixed_data("linear", 50)

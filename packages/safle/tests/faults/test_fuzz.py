@@ -15,7 +15,7 @@ import pytest
 
 from safle.errors import WireError
 from safle.statistics import Statistics, count
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import decode, encode
 from support.data_sets import fixed_data, fixed_encoder
 from support.forging import Forgery, at_most, change, damage, sealed
@@ -36,8 +36,8 @@ def bases():
         Statistics.empty(fixed_encoder("table").space),
         count(fixed_encoder("embedding", 2), np.zeros((1, 2)), ["só"]),
     ]
-    histogram = Histogram.of(
-        np.random.default_rng(0).normal(size=(50, 2)), Grid([-2, 0], [2, 1], bins=6)
+    histogram = Histogram.empty([-2, 0], [2, 1], bins=6).count(
+        np.random.default_rng(0).normal(size=(50, 2))
     )
     made = [(encode(s), decode) for s in statistics]
     return [*made, (encode(histogram), partial(decode, value_type=Histogram))]

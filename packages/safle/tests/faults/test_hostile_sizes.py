@@ -17,7 +17,7 @@ from safle.encoders.codes import Block, CodeSpace, Layout
 from safle.errors import EncoderMismatch, NotEnoughMemory, SettingsError, WireError
 from safle.evaluation import Evaluation
 from safle.statistics import Accumulator, Statistics, count
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import decode, encode
 from safle.wire.statistics import bytes_of_gram
 from support.data_sets import fixed_encoder
@@ -74,8 +74,8 @@ def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder():
 
 
 def test_a_histogram_that_takes_more_than_the_limit_is_refused():
-    grid = Grid(0, 1, feature_dim=2, bins=50_000)
-    data = encode(Histogram.of(np.zeros((1, 2)), grid))
+    grid = Histogram.empty(0, 1, feature_dim=2, bins=50_000)
+    data = encode(grid.count(np.zeros((1, 2))))
     assert len(data) < 1_000
     assert decode(data, Histogram, limit=5_000_000).sample_count == 1
     with at_most(1_000_000), pytest.raises(WireError, match=r"4.8 MB; the limit is 4.0 MB"):

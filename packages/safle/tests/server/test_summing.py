@@ -23,7 +23,7 @@ from safle.errors import (
 from safle.server import summing
 from safle.server.admission import Limits
 from safle.server.summing import sum_files
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import container, encode, read, write
 from support.data_sets import fixed_data, fixed_encoder
 
@@ -152,10 +152,10 @@ def test_limits_hold_for_every_file(folder: Path) -> None:
 
 def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((30, 4))
-    grid = Grid(0, 1, 4, bins=16)
+    grid = Histogram.empty(0, 1, 4, bins=16)
     for name, part in {"a": values[:10], "b": values[10:], "whole": values}.items():
-        write(tmp_path / name, Histogram.of(part, grid))
-    write(tmp_path / "other", Histogram.of(values, Grid(0, 2, 4, bins=16)))
+        write(tmp_path / name, grid.count(part))
+    write(tmp_path / "other", Histogram.empty(0, 2, 4, bins=16).count(values))
     summed = sum_files([tmp_path / "b", tmp_path / "a"], tmp_path / "total")
     assert (tmp_path / "total").read_bytes() == (tmp_path / "whole").read_bytes()
     assert (summed.file_type, summed.samples) == ("histogram", 30)

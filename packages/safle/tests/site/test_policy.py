@@ -15,7 +15,7 @@ from safle.site.disguises import Disguises
 from safle.site.policy import EXAMPLE, VARIABLE, Policy
 from safle.site.release import Release
 from safle.statistics.cells import Cells
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from support.data_sets import KINDS, fixed_data
 
 KEPT = Release(
@@ -94,7 +94,7 @@ def test_a_plain_release_says_what_its_holder_can_do_and_claims_nothing():
 
 
 def test_histograms_are_judged_too():
-    release = Release.of(Histogram.of([np.zeros((3, 2))], Grid(0, 1, 2, bins=4)))
+    release = Release.of(Histogram.empty(0, 1, 2, bins=4).count([np.zeros((3, 2))]))
     Policy(least_samples=3, least_per_class=9, encoders=("e",)).check(release)
     assert rule_of(Policy(least_samples=4), release) == "least_samples"
     assert rule_of(Policy("masked"), release) == "mode"
@@ -177,11 +177,11 @@ def test_cells_are_judged_in_plain_files_and_clients_under_masks():
 
 
 def test_cells_of_a_histogram_are_judged():
-    grid = Grid(0, 1, 1, bins=2)
+    grid = Histogram.empty(0, 1, 1, bins=2)
     ten = np.array([[0.1]] * 10 + [[0.9]] * 10)
-    assert rule_of(Policy(least_cell=10), Release.of(Histogram.of([ten], grid))) == "least_cell"
-    Policy(least_cell=10).check(Release.of(Histogram.of([ten], grid), disguises=Disguises(10, 0.0)))
-    nine = Release.of(Histogram.of([ten[1:]], grid), disguises=Disguises(10, 0.0))
+    assert rule_of(Policy(least_cell=10), Release.of(grid.count([ten]))) == "least_cell"
+    Policy(least_cell=10).check(Release.of(grid.count([ten]), disguises=Disguises(10, 0.0)))
+    nine = Release.of(grid.count([ten[1:]]), disguises=Disguises(10, 0.0))
     assert rule_of(Policy(least_cell=10), nine) == "least_cell"
     assert nine.gives_away == (
         "whoever holds this file can reconstruct samples; we have no attack to run on it, and it "

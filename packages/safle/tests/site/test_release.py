@@ -20,7 +20,7 @@ from safle.site.log import read_log
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.site.sheet import CLASSES_SHOWN, release_sheet, sheet_text, write_release
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import encode
 from support.data_sets import fixed_data
 
@@ -114,7 +114,7 @@ def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, 
     with pytest.raises(PolicyRefused):
         write_release(statistics, Release.of(statistics), output, Policy("masked"))
     assert not [*output.parent.glob("b.stats*")]
-    histogram = Histogram.of([np.zeros((3, 2))], Grid(0, 1, 2, bins=4))
+    histogram = Histogram.empty(0, 1, 2, bins=4).count([np.zeros((3, 2))])
     with pytest.warns(SafleWarning, match="2 counts, 2 of them of fewer than 10 samples"):
         write_release(histogram, Release.of(histogram), contribution.with_name("h"))
     sent, accepted, refused, last = read_log(log)

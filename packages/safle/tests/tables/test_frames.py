@@ -10,7 +10,6 @@ import pytest
 
 from safle import (
     Column,
-    Grid,
     Histogram,
     Model,
     SafleClassifier,
@@ -72,9 +71,9 @@ def test_names_come_from_the_frame_that_calibrates(library):
     sample = public_sample(frame_of(library))
     assert sample.names == NAMES
     assert sample.thresholds(1).tolist() == public_sample(ROWS).thresholds(1).tolist()
-    grid = Grid(0, 100, names=NAMES, feature_dim=3)
-    turned = Histogram.of(frame_of(library, NAMES[::-1]), grid)
-    assert turned == Histogram.of(ROWS, grid)
+    grid = Histogram.empty(0, 100, names=NAMES, feature_dim=3)
+    turned = grid.count(frame_of(library, NAMES[::-1]))
+    assert turned == grid.count(ROWS)
     fitted = SafleClassifier(encoder="linear").fit(frame_of(library), LABELS)
     if library != "pyarrow":
         # scikit-learn knows no names of pyarrow's columns.

@@ -6,13 +6,13 @@ import pytest
 
 from safle.encoders import load_encoder, make_encoder
 from safle.encoders.calibration import of_schema
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.tables.schema import Schema
 from safle.wire import read
 
 SCHEMA = "[columns.ratio]\nlow = 0\nhigh = 1\n[columns.platelets]\nlow = 100\nhigh = 500\n"
 TABLES = {"a": "platelets,ratio,label\n110,0.1,0\n480,0.9,1\n", "b": "label,ratio,platelets\n"}
-GRID = Grid([100, 0], [500, 1], names=["platelets", "ratio"], bins=4)
+ZERO = Histogram.empty([100, 0], [500, 1], names=["platelets", "ratio"], bins=4)
 TABLES["b"] += "0,0.4,300\n1,0.6,200\n1,0.3,450\n"
 
 
@@ -33,7 +33,7 @@ def test_hospitals_count_on_the_grids_of_a_schema(safle, tmp_path):
     files = [tmp_path / f"{name}.hist" for name in TABLES]
     safle("sum", *files, "-o", tmp_path / "all.hist")
     total = read(tmp_path / "all.hist", Histogram)
-    assert total.grid == GRID
+    assert total.declaration() == ZERO.declaration()
     # Platelets 110, 480, 300, 200, 450, and ratios 0.1, 0.9, 0.4, 0.6, 0.3, on grids of their own.
     assert total.counts.tolist() == [[0, 1, 1, 1, 2, 0], [0, 1, 2, 1, 1, 0]]
     assert "a range for each" in safle("inspect", tmp_path / "all.hist")
@@ -74,5 +74,5 @@ def test_a_private_round_of_histograms_takes_its_grids_from_a_schema(safle, tmp_
     asked = ["--schema", tmp_path / "schema.toml", "--bins", 4, "--most-total-samples", 100]
     safle("private", "round", *asked, *parties, "-o", tmp_path / "r.private")
     operator = PublicKey.load(tmp_path / "operator.pub")
-    zero = PrivateRound.load((tmp_path / "r.private").read_bytes(), operator).zero
-    assert zero.grid == GRID
+    private_round = PrivateRound.load((tmp_path / "r.private").read_bytes(), operator)
+    assert private_round.zero == ZERO

@@ -11,7 +11,7 @@ import pytest
 
 from safle import Column, Schema, declared_range, load_encoder, make_encoder
 from safle.errors import EncoderMismatch, SafleWarning, SettingsError, TableError
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.tables import open_table
 from safle.tables.table import Table
 from safle.wire import read
@@ -161,7 +161,7 @@ def test_parquet_columns_have_names_too(tmp_path):
 
 def test_histograms_of_other_columns_do_not_add_up():
     first, second, plain = (
-        Histogram.of(np.zeros((1, 2)), Grid(0, 1, 2, names, bins=4))
+        Histogram.empty(0, 1, 2, names, bins=4).count(np.zeros((1, 2)))
         for names in (("a", "b"), ("a", "c"), ())
     )
     with pytest.raises(EncoderMismatch, match="different names"):

@@ -17,7 +17,7 @@ from safle.site.counting import count_table, evaluate_table, histogram_table
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.site.shares import find_shares
-from safle.statistics.histogram import Grid
+from safle.statistics.histogram import Histogram
 from safle.tables import Table
 
 TEN = Policy(least_cell=10)
@@ -136,7 +136,7 @@ def test_evaluation_counts_of_a_row_that_outweighs_others_are_refused():
 
 def test_a_histogram_counts_each_different_row_once_for_the_policy():
     """A file in which three patients stand twelve times hides nobody."""
-    grid = Grid(0, 1, feature_dim=1, bins=2)
+    grid = Histogram.empty(0, 1, feature_dim=1, bins=2)
     rows = np.repeat([[0.1], [0.2], [0.9]], 12, axis=0)
     counts = histogram_table(grid, Table(rows), where="a", least_cell=10)
     assert counts[0].counts.tolist() == [[0, 24, 12, 0]]
@@ -148,14 +148,14 @@ def test_bins_of_two_features_that_differ_in_few_samples_are_refused():
     values = FEATURES[:, :1]
     order = np.sort(values[:, 0])
     first, second = order[[1_999, 2_002]] + 1e-9
-    grid = Grid([first - 1, second - 1], [first + 1, second + 1], bins=2)
+    grid = Histogram.empty([first - 1, second - 1], [first + 1, second + 1], bins=2)
     table = Table(np.concatenate([values, values], axis=1))
     counts = histogram_table(grid, table, where="a", least_cell=10)
     below = counts[0].counts[:, 1]
     assert below.min() > 1_000
     assert below[1] - below[0] == 3
     assert re.search("a cell of [123] in disguise", judged(counts))
-    same = Grid(0, 1, feature_dim=2, bins=2)
+    same = Histogram.empty(0, 1, feature_dim=2, bins=2)
     assert judged(histogram_table(same, table, where="a", least_cell=10)) is None
 
 

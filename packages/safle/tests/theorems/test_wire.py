@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from safle.errors import EncoderMismatch, WireError
 from safle.statistics import Accumulator, count
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import decode, encode, peek_file_type, read
 from safle.wire.planes import count_planes, from_planes, to_planes
 from support.data_sets import KINDS, data_sets, fixed_data, repeated
@@ -74,7 +74,7 @@ def test_class_names_survive(names):
 
 def test_a_file_says_what_it_is(tmp_path):
     statistics = encode(fixed_data().count())
-    histogram = encode(Histogram.of(np.zeros((2, 2)), Grid(0, 1, 2)))
+    histogram = encode(Histogram.empty(0, 1, 2).count(np.zeros((2, 2))))
     for name, content, file_type in (
         ("s", statistics, "statistics"),
         ("h", histogram, "histogram"),

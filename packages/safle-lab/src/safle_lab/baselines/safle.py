@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from msgspec import structs
 
-from safle import Calibration, Grid, Histogram, declared_range
+from safle import Calibration, Histogram, declared_range
 from safle.basics import describe
 from safle.encoders import Encoder, kinds
 from safle.model import Model
@@ -84,14 +84,14 @@ def calibrate(task: Task, settings: Coding) -> tuple[Calibration, float]:
     low = 0.0 if task.features.min() >= 0 else -high
     if settings.calibration == "range":
         return declared_range(low, high, task.feature_dim), 0.0
-    grid = Grid(low, high, task.feature_dim, bins=settings.bins)
-    counts = np.zeros((task.feature_dim, grid.bins + 2), np.int64)
+    zero = Histogram.empty(low, high, task.feature_dim, bins=settings.bins)
+    total = zero
     sizes = []
     for features, _ in task.clients():
-        histogram = Histogram.of(features, grid)
+        histogram = zero.count(features)
         sizes.append(len(encode(histogram)))
-        counts += histogram.counts
-    return Histogram(grid, counts).calibration(), float(np.mean(sizes))
+        total += histogram
+    return total.calibration(), float(np.mean(sizes))
 
 
 def count_clients(task: Task, encoder: Encoder) -> tuple[Statistics, float]:

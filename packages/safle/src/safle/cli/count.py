@@ -120,7 +120,7 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     Every client uses the same --low and --high, or --schema, and --bins. The summed histograms
     give the same thresholds however the data are split, and no client shows its features.
     """
-    from safle.statistics.histogram import Grid
+    from safle.statistics.histogram import Histogram
 
     declared = opt.parse_grid(options)
     if declared is None:
@@ -130,10 +130,10 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     table = open_table(features, **opt.pick_table_options(options))
     # Every client counts the columns in the same order, whatever the order of its file.
     table = table.arrange(declared["names"] or sorted(table.names), where=str(features))
-    grid = Grid(feature_dim=table.feature_dim, **declared | {"names": table.names})
+    zero = Histogram.empty(feature_dim=table.feature_dim, **declared | {"names": table.names})
     with session.progress(f"histogram of {features.name}") as advance:
         cell = least_cell(policy, before)
-        counts = histogram_table(grid, table, where=features, least_cell=cell, progress=advance)
+        counts = histogram_table(zero, table, where=features, least_cell=cell, progress=advance)
     total, rows, _ = counts
     warn_of_repeats(session, table, rows)
     file_type, data = release(session, counts, output, policy, before)

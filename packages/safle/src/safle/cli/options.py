@@ -153,7 +153,7 @@ def parse_classes(text: str | None, like: Any = None) -> Sequence[ClassName] | N
 
 
 def parse_grid(options: dict[str, Any]) -> dict[str, Any] | None:
-    """Arguments of a `Grid` by --low and --high, or --schema, and --bins; None if not given."""
+    """Arguments of `Histogram.empty` by --low and --high, or --schema; None without them."""
     from safle.encoders.calibration import require_numbers
     from safle.tables.schema import Schema
 

@@ -32,7 +32,7 @@ from safle.site.disguises import (
 )
 from safle.statistics import Accumulator, Statistics
 from safle.statistics.cells import count_cells
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.tables.checks import ClassName, as_labels
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def evaluate_table(
 
 
 def histogram_table(
-    grid: Grid,
+    zero: Histogram,
     table: Table,
     *,
     where: object,
@@ -171,28 +171,27 @@ def histogram_table(
     Examples
     --------
     >>> from safle.tables import Table
-    >>> grid = Grid(0, 1, feature_dim=1, bins=2)
+    >>> zero = Histogram.empty(0, 1, feature_dim=1, bins=2)
     >>> table = Table(np.array([[0.1], [0.1], [0.9]]))
-    >>> total, rows, _ = histogram_table(grid, table, where="ward.csv")
+    >>> total, rows, _ = histogram_table(zero, table, where="ward.csv")
     >>> total.counts.tolist(), rows.counts.tolist()
     ([[0, 2, 1, 0]], [[0, 1, 1, 0]])
     """
-    # A client without samples has a histogram too.
-    total = Histogram.of([], grid)
+    total = zero
     hashes = [np.empty(0, np.uint64)]
 
     def add(features: NDArray[Any], labels: NDArray[Any] | None) -> None:
         nonlocal total
-        total += Histogram.of(features, grid)
+        total = total.count(features)
         hashes.append(_hash_rows(features, labels))
 
     table.for_each_batch(add, where=where, progress=progress)
     copies = _count_copies(np.concatenate(hashes))
     rows = total
     if not copies.all():
-        rows = Histogram.of([], grid)
+        rows = zero
         for features, _ in _once(table, copies):
-            rows += Histogram.of(features, grid)
+            rows = rows.count(features)
     disguises = None
     if least_cell and count_cells(rows.cells).smallest >= least_cell:
         disguises = find_disguised_values(rows, table, copies)

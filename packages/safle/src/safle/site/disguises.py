@@ -184,17 +184,16 @@ def find_disguised_values(
 
     Two features that follow from each other, with bins of their own, differ in few samples.
     """
-    grid = histogram.grid
     occupied = np.flatnonzero(histogram.counts)
     rows = np.flatnonzero(copies)
-    if len(occupied) - grid.feature_dim + 1 > len(rows):
+    if len(occupied) - histogram.feature_dim + 1 > len(rows):
         return Disguises(1, 0.0)
-    firsts = np.arange(grid.feature_dim) * (grid.bins + 2)
+    firsts = np.arange(histogram.feature_dim) * (histogram.bins + 2)
 
     def mark(first: int) -> NDArray[np.float64]:
         features = np.asarray(table.features[rows[first : first + ROWS_AT_ONCE]], np.float64)
-        at = np.floor((features - np.asarray(grid.low)) * grid.rate)
-        cells = firsts + np.clip(at, -1, grid.bins).astype(np.int64) + 1
+        at = np.floor((features - histogram.low) * histogram.rate)
+        cells = firsts + np.clip(at, -1, histogram.bins).astype(np.int64) + 1
         # Where the kernel rounds otherwise, the cell may be empty: the next one is as good.
         places = np.minimum(np.searchsorted(occupied, cells), len(occupied) - 1)
         marks = np.zeros((len(features), len(occupied)))

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from safle.statistics.accumulator import sum_statistics as sum_statistics
     from safle.statistics.free_sums import FreeSums as FreeSums
     from safle.statistics.histogram import MAX_SAMPLES as MAX_SAMPLES
-    from safle.statistics.histogram import Grid as Grid
     from safle.statistics.histogram import Histogram as Histogram
     from safle.statistics.join import join_cells as join_cells
     from safle.statistics.summable import Summable as Summable

@@ -1,14 +1,14 @@
 """Federated calibration: exact integer histograms per feature, added over clients.
 
-``counts[f, b]`` is the number of samples whose feature f falls in bin b of a declared
-grid; bin 0 is everything below it and the last bin everything above. Histograms add
-up, so the thresholds that follow from the sum are the same for any partition.
+``counts[f, b]`` is the number of samples whose feature f falls in bin b of its declared range;
+bin 0 is everything below the range and the last bin everything above. Histograms add up, so the
+thresholds that follow from the sum are the same for any partition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Annotated, Any, ClassVar
@@ -38,90 +38,6 @@ _add_to_bins = Kernel(
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Grid:
-    """``bins`` equal bins over [low, high) of each feature, the same for every client.
-
-    Examples
-    --------
-    >>> Grid(0, 16, feature_dim=1, bins=4).edges.tolist()
-    [[0.0, 4.0, 8.0, 12.0, 16.0]]
-    >>> Grid([0, 100], [1, 500], bins=2).edges.tolist()
-    [[0.0, 0.5, 1.0], [100.0, 300.0, 500.0]]
-    """
-
-    low: ArrayLike
-    high: ArrayLike
-    feature_dim: int = 0
-    names: Sequence[str] = ()
-    bins: int = 256
-
-    def __post_init__(self) -> None:
-        low, high = as_ends(self.low, self.high, self.feature_dim)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-        object.__setattr__(self, "feature_dim", len(low))
-        object.__setattr__(self, "names", as_names(self.names, len(low)))
-        allowed = hasattr(self.bins, "__index__") and 1 <= self.bins <= MAX_BINS
-        if not allowed or self.bins * self.feature_dim > MAX_CELLS:
-            raise InvalidInput(
-                f"grid of {self.bins} bins of {self.feature_dim} features; expected an integer, "
-                f"1..{MAX_BINS}, and at most {MAX_CELLS} bins in all"
-            )
-        unfit = _unfit(low, high, self.bins)
-        if unfit.any():
-            feature = int(np.argmax(unfit))
-            raise InvalidInput(
-                f"grid [{low[feature]}, {high[feature]}) of feature {feature}; expected "
-                f"{self.bins} bins that floating-point numbers tell apart"
-            )
-        object.__setattr__(self, "bins", int(self.bins))
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Grid)
-            and (self.feature_dim, self.names) == (other.feature_dim, other.names)
-            and self.to_json() == other.to_json()
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def span(self) -> str:
-        """The range of the features, as text for people."""
-        low, high, _ = self.to_json()
-        if isinstance(low, list):
-            return "a range for each"
-        return f"{float.fromhex(low):g} to {float.fromhex(high):g}"
-
-    def __repr__(self) -> str:
-        return f"<Grid: {self.bins:,} bins over {self.span}, {self.feature_dim:,} features>"
-
-    @property
-    def rate(self) -> Vector:
-        """Bins per unit, (feature_dim,)."""
-        return self.bins / (np.asarray(self.high) - np.asarray(self.low))
-
-    @property
-    def edges(self) -> Vector:
-        """Bin borders, float64, (feature_dim, bins + 1)."""
-        low, high = np.asarray(self.low), np.asarray(self.high)
-        return np.linspace(low, high, self.bins + 1, axis=-1)
-
-    def to_json(self) -> list[Any]:
-        """Low, high and bins, the numbers exactly: as hexadecimal text, or lists of it."""
-        low, high = ([x.hex() for x in np.asarray(end).tolist()] for end in (self.low, self.high))
-        if len({*zip(low, high, strict=True)}) == 1:
-            return [low[0], high[0], self.bins]
-        return [low, high, self.bins]
-
-    @staticmethod
-    def from_json(content: Any, feature_dim: int, names: Sequence[str] = ()) -> Grid:
-        """The inverse of `to_json`; `ValueError`, `TypeError` or a `SafleError` on nonsense."""
-        low, high, bins = content
-        return Grid(_from_hexadecimal(low), _from_hexadecimal(high), feature_dim, names, bins)
-
-
 def _unfit(low: Vector, high: Vector, bins: int) -> NDArray[np.bool_]:
     """Features whose bins are infinite or empty, or have equal borders, (feature_dim,)."""
     with np.errstate(all="ignore"):
@@ -136,41 +52,60 @@ def _unfit(low: Vector, high: Vector, bins: int) -> NDArray[np.bool_]:
     return unfit
 
 
-def _from_hexadecimal(ends: Any) -> ArrayLike:
+def _from_hexadecimal(ends: str | list[str]) -> ArrayLike:
     return [*map(float.fromhex, ends)] if isinstance(ends, list) else float.fromhex(ends)
 
 
 class _Declaration(msgspec.Struct, forbid_unknown_fields=True):
-    grid: list[Any]
+    grid: tuple[str | list[str], str | list[str], int]
     features: Annotated[int, msgspec.Meta(ge=1)]
     names: list[str] = []
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Histogram:
-    """How many samples have each feature in each bin of a grid.
+    """How many samples have each feature in each of equal bins over [low, high).
+
+    `Histogram.empty` declares the bins, the same for every client; `count` counts features in them.
 
     Attributes
     ----------
-    counts : int64, (feature_dim, bins + 2)
+    low, high : float64, (feature_dim,), the ends of the range of each feature
+    counts : int64, (feature_dim, bins + 2); below the range, in each bin, from its end on
+    names : of the features; empty if they have none
 
     Examples
     --------
-    >>> grid = Grid(0, 4, feature_dim=1, bins=4)
-    >>> total = Histogram.of(np.array([[0.5], [2.5]]), grid) + Histogram.of(np.array([[9.0]]), grid)
+    >>> zero = Histogram.empty(0, 4, feature_dim=1, bins=4)
+    >>> total = zero.count(np.array([[0.5], [2.5]])) + zero.count(np.array([[9.0]]))
     >>> total.counts.tolist()
     [[0, 1, 0, 1, 0, 1]]
     """
 
     format: ClassVar[str] = "histogram"
-    grid: Grid
+    low: Vector
+    high: Vector
     counts: NDArray[np.int64]
+    names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        counts, expected = self.counts, (self.grid.feature_dim, self.grid.bins + 2)
-        if counts.shape != expected:
-            raise InvalidInput(f"histogram counts have shape {counts.shape}; expected {expected}")
-        if (counts < 0).any():
+        counts = self.counts
+        if counts.ndim != 2 or not len(counts) or counts.shape[1] < 3:
+            raise InvalidInput(
+                f"histogram counts have shape {counts.shape}; expected (features, bins + 2)"
+            )
+        low, high = as_ends(self.low, self.high, len(counts))
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        object.__setattr__(self, "names", as_names(self.names, len(low)))
+        unfit = _unfit(low, high, self.bins)
+        if unfit.any():
+            feature = int(np.argmax(unfit))
+            raise InvalidInput(
+                f"range [{low[feature]}, {high[feature]}) of feature {feature}; expected "
+                f"{self.bins} bins that floating-point numbers tell apart"
+            )
+        if counts.min() < 0:
             raise InvalidInput("a histogram has negative counts; count again")
         # In floating point: the integer sum could wrap around.
         if counts.sum(axis=1, dtype=np.float64).max() > MAX_SAMPLES:
@@ -182,26 +117,66 @@ class Histogram:
         counts.setflags(write=False)
 
     @staticmethod
-    def of(features: ArrayLike | Iterable[ArrayLike], grid: Grid) -> Histogram:
-        """Count an array or a frame, whose columns are matched by name, or an iterable of them."""
-        require_type("grid", grid, Grid)
+    def empty(
+        low: ArrayLike,
+        high: ArrayLike,
+        feature_dim: int = 0,
+        *,
+        bins: int = 256,
+        names: Sequence[str] = (),
+    ) -> Histogram:
+        """The histogram of no samples: its bins are those of all that are added to it.
+
+        >>> Histogram.empty(0, 16, feature_dim=1, bins=4).edges.tolist()
+        [[0.0, 4.0, 8.0, 12.0, 16.0]]
+        >>> Histogram.empty([0, 100], [1, 500], bins=2).edges.tolist()
+        [[0.0, 0.5, 1.0], [100.0, 300.0, 500.0]]
+        """
+        low, high = as_ends(low, high, feature_dim)
+        allowed = hasattr(bins, "__index__") and 1 <= bins <= MAX_BINS
+        if not allowed or bins * len(low) > MAX_CELLS:
+            raise InvalidInput(
+                f"histogram of {bins} bins of {len(low)} features; expected an integer, "
+                f"1..{MAX_BINS}, and at most {MAX_CELLS} bins in all"
+            )
+        # One zero for all cells: it takes no memory.
+        counts = np.broadcast_to(np.int64(0), (len(low), int(bins) + 2))
+        return Histogram(low, high, counts, names)
+
+    def count(self, features: ArrayLike | Iterable[ArrayLike]) -> Histogram:
+        """The histogram with these samples counted as well.
+
+        ``features`` are an array or a frame, whose columns are matched by name, or an iterable of
+        them.
+        """
         single = hasattr(features, "ndim") or frame_names(features)
         batches: Iterable[Any] = [features] if single else features  # type: ignore[assignment]
-        low, rate = np.ascontiguousarray(grid.low), grid.rate
-        counts = np.zeros((grid.feature_dim, grid.bins + 2), np.int64)
+        low = np.ascontiguousarray(self.low)
+        counts = self.counts.copy()
         for batch in batches:
-            arranged = arrange_frame(batch, grid.names)
-            # Bin 1 + floor((value - low) * rate); 0 below the grid, bins + 1 from its end on.
-            _add_to_bins(as_features(arranged, grid.feature_dim), low, rate, grid.bins, counts)
-        return Histogram(grid, counts)
+            arranged = arrange_frame(batch, self.names)
+            # Bin 1 + floor((value - low) * rate); 0 below the range, bins + 1 from its end on.
+            _add_to_bins(as_features(arranged, self.feature_dim), low, self.rate, self.bins, counts)
+        return replace(self, counts=counts)
 
     @property
     def feature_dim(self) -> int:
-        return self.grid.feature_dim
+        return len(self.counts)
 
     @property
-    def names(self) -> Sequence[str]:
-        return self.grid.names
+    def bins(self) -> int:
+        """Bins of each feature, without the two for what lies outside."""
+        return self.counts.shape[1] - 2
+
+    @property
+    def rate(self) -> Vector:
+        """Bins per unit, (feature_dim,)."""
+        return self.bins / (self.high - self.low)
+
+    @property
+    def edges(self) -> Vector:
+        """Bin borders, float64, (feature_dim, bins + 1)."""
+        return np.linspace(self.low, self.high, self.bins + 1, axis=-1)
 
     @property
     def sample_count(self) -> int:
@@ -230,13 +205,22 @@ class Histogram:
     def holds(self) -> str:
         return f"how often values of each of {self.feature_dim:,} features occur"
 
+    @property
+    def _grid(self) -> str:
+        """Its bins, as text for people."""
+        ends = {*zip(self.low.tolist(), self.high.tolist(), strict=True)}
+        span = "a range for each"
+        if len(ends) == 1:
+            span = f"{self.low[0]:g} to {self.high[0]:g}"
+        return f"{self.bins:,} bins over {span}"
+
     def facts(self) -> dict[str, str]:
         outside = int(self.counts[:, 0].sum() + self.counts[:, -1].sum())
         share = outside / max(int(self.counts.sum()), 1)
         return {
             "features": f"{self.feature_dim:,}",
             "samples": f"{self.sample_count:,}",
-            "grid": f"{self.grid.bins:,} bins over {self.grid.span}",
+            "grid": self._grid,
             "values outside": f"{share:.2%}" + (" (widen the grid)" if share > 0.01 else ""),
         }
 
@@ -244,7 +228,7 @@ class Histogram:
         return expose_cells(self.sample_count, self.cells)
 
     def check_same(self, other: Histogram) -> None:
-        """`EncoderMismatch` for a histogram of other columns, or on another grid."""
+        """`EncoderMismatch` for a histogram of other features, or of other bins."""
         require_type("the value", other, Histogram)
         if self.names != other.names:
             here, there = (name_some(histogram.names) or "no names" for histogram in (self, other))
@@ -252,17 +236,16 @@ class Histogram:
                 "histograms of features with different names cannot be added: count the same "
                 f"columns everywhere (here {here}, there {there})"
             )
-        if self.grid != other.grid:
+        if self.declaration() != other.declaration():
             raise EncoderMismatch(
-                f"histograms on {self.grid} and on {other.grid} cannot be added: count again on "
-                "one grid"
+                f"{self} and {other} cannot be added: count again with the same range and bins"
             )
 
     def __add__(self, other: Histogram) -> Histogram:
         if type(other) is not type(self):
             return NotImplemented
         self.check_same(other)
-        return Histogram(self.grid, self.counts + other.counts)
+        return replace(self, counts=self.counts + other.counts)
 
     def __sub__(self, other: Histogram) -> Histogram:
         """Take a contribution back: the histogram that never saw it."""
@@ -272,7 +255,7 @@ class Histogram:
         left = self.counts - other.counts
         if (left < 0).any():
             raise InvariantError("some counts would be negative; it was not part of the sum")
-        return Histogram(self.grid, left)
+        return replace(self, counts=left)
 
     def add_all(self, others: Iterable[Histogram]) -> Histogram:
         """The sum with all others."""
@@ -281,34 +264,35 @@ class Histogram:
     def __eq__(self, other: object) -> bool:
         return (
             type(other) is type(self)
-            and self.grid == other.grid
+            and self.declaration() == other.declaration()
             and np.array_equal(self.counts, other.counts)
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<Histogram: {self.sample_count:,} samples, {self.grid}>"
+        features = f"{self.feature_dim:,} features"
+        return f"<Histogram: {self.sample_count:,} samples, {self._grid}, {features}>"
 
     def declaration(self) -> dict[str, Any]:
-        """The grid and the features' names, as JSON."""
+        """Range and bins, the numbers exactly, as hexadecimal texts; and the features' names."""
+        low = [end.hex() for end in self.low.tolist()]
+        high = [end.hex() for end in self.high.tolist()]
+        alike = len({*zip(low, high, strict=True)}) == 1
+        grid = [low[0], high[0], self.bins] if alike else [low, high, self.bins]
         names = {"names": [*self.names]} if self.names else {}
-        return {"grid": self.grid.to_json(), "features": self.feature_dim, **names}
+        return {"grid": grid, "features": self.feature_dim, **names}
 
     @classmethod
     def declared(cls, content: Mapping[str, Any]) -> Histogram:
         """The zero of a `declaration`."""
         given = as_settings(_Declaration, content, where="histogram: ")
+        low, high, bins = given.grid
         try:
-            grid = Grid.from_json(given.grid, given.features, given.names)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"the grid of a histogram is not valid: {error}") from error
-        require_free_memory(
-            32 * grid.feature_dim * (grid.bins + 2),
-            purpose=f"histograms of {grid.feature_dim:,} features",
-            advice="use fewer bins",
-        )
-        return Histogram(grid, np.zeros((grid.feature_dim, grid.bins + 2), np.int64))
+            ends = _from_hexadecimal(low), _from_hexadecimal(high)
+        except ValueError as error:
+            raise InvalidInput(f"the range of a histogram is not valid: {error}") from error
+        return Histogram.empty(*ends, given.features, bins=bins, names=given.names)
 
     def to_vector(self, zero: Histogram) -> NDArray[np.int64]:
         """The number of samples; then the counts of all features, without the last bin of each."""
@@ -318,10 +302,17 @@ class Histogram:
     def from_vector(self, vector: NDArray[np.int64]) -> Histogram:
         """Of a zero: the histogram with this vector; the last bin follows from the samples."""
         free = vector[1:].reshape(self.feature_dim, -1)
-        return Histogram(self.grid, np.column_stack([free, vector[0] - free.sum(axis=1)]))
+        counts = np.column_stack([free, vector[0] - free.sum(axis=1)])
+        return replace(self, counts=counts)
 
     def vector_bounds(self) -> NDArray[np.int64]:
-        bounds = np.ones(1 + self.feature_dim * (self.grid.bins + 1), np.int64)
+        size = 1 + self.feature_dim * (self.bins + 1)
+        require_free_memory(
+            32 * size,
+            purpose=f"histograms of {self.feature_dim:,} features",
+            advice="use fewer bins",
+        )
+        bounds = np.ones(size, np.int64)
         bounds[0] = 0
         return bounds
 
@@ -336,21 +327,21 @@ class Histogram:
         """Thresholds, linear inside a bin; beyond the grid, the grid's border."""
         result = np.empty((count, self.feature_dim))
         targets = np.arange(1, count + 1) * self.sample_count
-        for feature, (counts, edges) in enumerate(zip(self.counts, self.grid.edges, strict=True)):
+        for feature, (counts, edges) in enumerate(zip(self.counts, self.edges, strict=True)):
             cumulative = np.cumsum(counts)
             # The target stays a fraction of integers, so no rounding moves a bin.
             bins = np.searchsorted(cumulative * (count + 1), targets)
-            inside = np.clip(bins - 1, 0, self.grid.bins - 1)
+            inside = np.clip(bins - 1, 0, self.bins - 1)
             before = cumulative[bins] - counts[bins]
             share = (targets / (count + 1) - before) / np.maximum(counts[bins], 1)
             value = edges[inside] + share * (edges[inside + 1] - edges[inside])
             value = np.where(bins == 0, edges[0], value)
-            result[:, feature] = np.where(bins == self.grid.bins + 1, edges[-1], value)
+            result[:, feature] = np.where(bins == self.bins + 1, edges[-1], value)
         return np.maximum.accumulate(result, axis=0)
 
     def _moments(self) -> tuple[Vector, Vector]:
         """Moments of the bin centres; samples beyond the grid count at its border."""
-        edges = self.grid.edges
+        edges = self.edges
         inner = (edges[:, 1:] + edges[:, :-1]) / 2
         centres = np.concatenate([edges[:, :1], inner, edges[:, -1:]], axis=1)
         share = self.counts / self.sample_count
@@ -361,7 +352,7 @@ class Histogram:
     def find_coarse(self) -> NDArray[np.int64]:
         """Features, ascending, all of whose samples fall into one or two bins.
 
-        Such a feature has one or two values, or the grid is too wide for it.
+        Such a feature has one or two values, or the range is too wide for it.
         """
         filled: NDArray[np.int64] = np.count_nonzero(self.counts, axis=1)
         return np.flatnonzero((filled > 0) & (filled <= 2))

@@ -107,8 +107,9 @@ def encode(value: Any) -> bytes:
     """The bytes of a file of any value that travels: equal values have equal bytes.
 
     >>> import numpy as np
-    >>> from safle import Grid, Histogram
-    >>> encode(Histogram.of(np.array([[0.1], [0.7]]), Grid(0, 1, 1, bins=4)))[1:6]
+    >>> from safle import Histogram
+    >>> zero = Histogram.empty(0, 1, feature_dim=1, bins=4)
+    >>> encode(zero.count(np.array([[0.1], [0.7]])))[1:6]
     b'SAFLE'
     """
     name = getattr(value, "format", None)

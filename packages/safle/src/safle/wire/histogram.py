@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from safle.errors import WireError
-from safle.statistics.histogram import Grid, Histogram
+from safle.statistics.histogram import Histogram
 from safle.wire import container
 from safle.wire.formats import FileFormat, Sections
 
@@ -15,21 +16,16 @@ def _describe(histogram: Histogram) -> tuple[dict[str, Any], Sections]:
 
 
 def _restore(opened: container.Container) -> Histogram:
-    header = opened.header
-    features, names = header["features"], header.get("names", ())
-    if type(features) is not int or features < 1:
-        raise WireError(f"a histogram of {str(features)[:40]} features; expected at least 1")
-    grid = Grid.from_json(header["grid"], features, names)
+    fields = {name: value for name, value in opened.header.items() if name != "planes"}
+    zero = Histogram.declared(fields)
     opened.reserve(
-        48 * features * (grid.bins + 2), f"a histogram of {features} features and {grid.bins} bins"
+        48 * zero.counts.size, f"a histogram of {zero.feature_dim} features and {zero.bins} bins"
     )
-    counts = opened.array("counts", (features, grid.bins + 2))
+    counts = opened.array("counts", zero.counts.shape)
     opened.finish()
-    histogram = Histogram(grid, counts)
-    expected = {**histogram.declaration(), "planes": header["planes"]}
-    if container.canonical(expected) != container.canonical(header):
+    if container.canonical(zero.declaration()) != container.canonical(fields):
         raise WireError("the header of the histogram is not written as safle writes it")
-    return histogram
+    return replace(zero, counts=counts)
 
 
 FORMAT = FileFormat(container.HISTOGRAM, _describe, _restore, Histogram)
