@@ -25,10 +25,8 @@ from benchmarks import data
 from benchmarks.memory import Peak, Work, load_solver, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
-from safle import Encoder, Model, count, solve, sum_statistics
+from safle import Accumulator, Encoder, Model, count, read, solve, sum_statistics, write
 from safle.server.contribution import open_contribution
-from safle.statistics import Accumulator
-from safle.wire import read, write
 from safle.wire.container import read_limited
 from safle_lab.partitions import partition
 

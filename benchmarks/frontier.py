@@ -30,18 +30,15 @@ from benchmarks.frontier_network import train_network
 from benchmarks.frontier_picture import draw
 from benchmarks.report import Bar, Outcome, note
 from benchmarks.settings import REPOSITORY, Settings
-from safle import Model, count, make_encoder, public_sample
+from safle import HEADS, Encoder, Model, Solution, count, encode, make_encoder, public_sample
 from safle.basics import to_mapping
 from safle.basics.progress import no_progress
-from safle.encoders import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput
-from safle.solver import HEADS, Solution
 from safle.solver.choice import choose_ridge
 from safle.solver.least_squares import LeastSquares, solve_exactly
 from safle.statistics.value import Sums
-from safle.wire import encode
 
 CLIENTS, MOST_SAMPLES = 100, 500
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)

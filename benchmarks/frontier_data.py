@@ -20,8 +20,8 @@ from benchmarks import data, pictures
 from benchmarks.data import Dataset
 from benchmarks.report import note
 from benchmarks.settings import Settings
+from safle import open_table
 from safle.errors import SafleError
-from safle.tables import open_table
 from safle_images.backbones import DEFAULT, load_backbone, write_features
 from safle_images.readers import open_images
 

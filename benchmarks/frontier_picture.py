@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from safle.solver import HEADS
+from safle import HEADS
 
 SHAPES = {
     "diamond": "D",

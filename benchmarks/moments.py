@@ -16,7 +16,7 @@ import skimage
 import sklearn.datasets
 from PIL import Image
 
-from safle.tables import write_moments
+from safle import write_moments
 from safle_images.backbones import DEFAULT, extract, load_backbone
 from safle_images.backbones.default import MOMENTS
 from safle_images.readers import Record, open_images

@@ -19,10 +19,18 @@ from benchmarks import data, private_accuracy
 from benchmarks.federation import Stopwatch
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
-from safle import Encoder, Model, Statistics, count, make_encoder, public_sample, solve
+from safle import (
+    Accumulator,
+    Encoder,
+    Model,
+    Statistics,
+    count,
+    encode,
+    make_encoder,
+    public_sample,
+    solve,
+)
 from safle.server.contribution import open_contribution
-from safle.statistics import Accumulator
-from safle.wire import encode
 from safle_private import (
     Gathering,
     History,

@@ -19,8 +19,7 @@ from benchmarks import data
 from benchmarks.report import Bar, Disagreement, Outcome
 from benchmarks.settings import Settings
 from benchmarks.timing import race
-from safle import Encoder, Statistics, count
-from safle.wire import decode, encode
+from safle import Encoder, Statistics, count, decode, encode
 
 PAPER, DEFAULT = "", "default_"
 """Prefixes of the figures' keys."""

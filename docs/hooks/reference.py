@@ -12,24 +12,24 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import msgspec
 
 import safle
-from safle import errors
+from safle import HEADS, errors, kinds
 from safle.basics import describe, journal, to_mapping
-from safle.encoders import kinds
 from safle.evaluation import counts
 from safle.server import folder, store
-from safle.solver import HEADS, choice, heads, ridge, temperature
+from safle.solver import choice, heads, ridge, temperature
 from safle.wire import container
 from safle_flower.settings import Run
 from safle_lab import baselines
 from safle_private import keys, messages, vector
 from safle_private import round as rounds
 
+DOOR = Path(safle.__file__).with_suffix(".pyi")
 PLACE = Path(__file__).parents[1] / "reference"
 MADE = "<!-- Written by docs/hooks/reference.py: change the docstrings, then run `make docs`. -->\n"
 PAGES = {
@@ -106,7 +106,12 @@ def pages() -> dict[str, str]:
 
     made: dict[str, Iterator[str]] = {"settings": _settings(), "files": _files()}
     made |= {name: _public(*page) for name, page in PAGES.items()}
-    made |= {"errors": _errors(), "commands": describe_all(), "methods": _methods()}
+    made |= {
+        "names": _names(),
+        "errors": _errors(),
+        "commands": describe_all(),
+        "methods": _methods(),
+    }
     return {name: "\n".join([MADE, *lines]).rstrip() + "\n" for name, lines in made.items()}
 
 
@@ -206,6 +211,18 @@ def _public(title: str, opening: str, *groups: tuple[str, ...]) -> Iterator[str]
     for group in groups:
         for name in group:
             yield from _name(name)
+
+
+def _names() -> Iterator[str]:
+    yield "# Other public names\n\nFor commands and houses. All are imported from `safle`.\n"
+    yield "| name | module | |\n|---|---|---|"
+    shown = {*WIRE, "SafleError"}.union(*(group for page in PAGES.values() for group in page[2:]))
+    for module, name in re.findall(r"^from \.([\w.]+) import (\w+) as", DOOR.read_text(), re.M):
+        if name not in shown:
+            value = getattr(safle, name)
+            explained = isinstance(value, type | FunctionType | ModuleType)
+            text = (inspect.getdoc(value) or "").partition("\n\n")[0] if explained else ""
+            yield f"| `{name}` | `{module}` | {_code(' '.join(text.split()))} |"
 
 
 def _name(name: str, place: ModuleType = safle) -> Iterator[str]:

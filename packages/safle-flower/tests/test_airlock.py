@@ -10,10 +10,9 @@ import pytest
 
 import safle as library
 from private_support.private_rounds import make_parties
+from safle import Statistics, decode
 from safle.errors import FederationError, WireError
 from safle.site.log import read_log
-from safle.statistics import Statistics
-from safle.wire import decode
 from safle_flower.airlock import Airlock, Question, Refused, command_for
 from safle_flower.airlock_cli import airlock as command
 from safle_private import Gathering, History, Masked

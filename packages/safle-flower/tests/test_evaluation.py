@@ -12,12 +12,12 @@ pytest.importorskip("flwr")
 
 import safle
 from flower_support.clients import node_with_airlock, serve_sites
+from safle import encode, open_table
 from safle.errors import EncoderMismatch, SettingsError
 from safle.evaluation.counts import Evaluation
 from safle.server.admission import Limits
-from safle.tables import open_table
 from safle.tables.schema import Column, Schema
-from safle.wire import container, encode
+from safle.wire import container
 from safle_flower.tasks import EvaluationTask
 from support.data_sets import fixed_data
 

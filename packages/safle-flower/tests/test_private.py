@@ -13,12 +13,9 @@ from msgspec import structs
 from flower_support.clients import node_with_airlock, site_app
 from flower_support.serving import RegisteredGrid
 from private_support.private_rounds import make_parties
+from safle import Model, Statistics, encode, solve, sum_statistics
 from safle.errors import FederationError
-from safle.model import Model
 from safle.site.log import LOG, read_log
-from safle.solver import solve
-from safle.statistics import Statistics, sum_statistics
-from safle.wire import encode
 from safle_flower.adapter import InProcessGrid
 from safle_flower.report import Report
 from safle_flower.server import serve

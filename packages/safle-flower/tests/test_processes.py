@@ -16,9 +16,8 @@ from flower_support.network import (
     half_open,
     statuses,
 )
-from safle.model import Model
+from safle import Model, solve
 from safle.server.store import Store
-from safle.solver import solve
 
 pytestmark = pytest.mark.slow
 STALLED = 40

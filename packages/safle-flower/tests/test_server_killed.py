@@ -18,10 +18,10 @@ CLIENTS, KILLS, AT_ONCE = 60, 50, 2
 KILLER = """
 import json, os, random, signal, sys, time, traceback
 from pathlib import Path
-from safle.encoders import load_encoder
+from safle import load_encoder
 from flower_support.stores import count_members
 from safle.server.store import Store
-from safle.statistics import count
+from safle import count
 from flower_support.serving import RegisteredGrid, serve_here
 folder, clients, kills, at_once = Path(sys.argv[1]), *map(int, sys.argv[2:])
 encoder = load_encoder(folder / "encoder.safetensors")

@@ -10,13 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle import Model, count, load_encoder, open_table, solve
 from safle.cli.main import run
-from safle.encoders import load_encoder
 from safle.errors import FederationError, MissingExtra, TableError
-from safle.model import Model
-from safle.solver import solve
-from safle.statistics import count
-from safle.tables import open_table
 from safle_flower.report import ClientReport, Report
 from safle_flower.simulation import simulate
 from support.data_sets import fixed_data

@@ -20,8 +20,8 @@ import pytest
 from flower_support.inboxes import FAULTS, MOST_PEAK, SAFLE, THREE_GB, watching
 from flower_support.network import eventually
 from private_support.private_rounds import make_parties
+from safle import Statistics
 from safle.errors import FederationError, WireError
-from safle.statistics import Statistics
 from safle_flower.airlock import Airlock, Question, Refused
 from safle_flower.watcher import Watcher
 from support.data_sets import fixed_data

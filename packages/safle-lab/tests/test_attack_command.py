@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import count, declared_range, make_encoder
-from safle.tables import open_table
+from safle import count, declared_range, make_encoder, open_table
 from safle_lab.attack import attack
 from safle_lab.cli import describe_attack
 from support.tables import write_table

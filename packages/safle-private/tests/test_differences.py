@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from private_support.private_rounds import make_parties
+from safle import Statistics
 from safle.errors import FederationError, SettingsError
-from safle.statistics import Statistics
 from safle_private import History, KeyholderAnswer, PrivateKey
 from safle_private.differences import find_exposed
 from safle_private.keyholder import explain

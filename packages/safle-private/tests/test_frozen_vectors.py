@@ -12,8 +12,16 @@ import numpy as np
 import pytest
 
 from private_support.private_rounds import make_parties
-from safle import Evaluation, Model, count, declared_range, evaluate, make_encoder, solve
-from safle.statistics import Statistics
+from safle import (
+    Evaluation,
+    Model,
+    Statistics,
+    count,
+    declared_range,
+    evaluate,
+    make_encoder,
+    solve,
+)
 from safle.statistics.histogram import Histogram
 
 SAMPLES = 24

@@ -9,11 +9,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from safle import LinearEncoder, Model, Statistics, count, declared_range, solve
+from safle import LinearEncoder, Model, Statistics, count, declared_range, decode, encode, solve
 from safle.errors import EncoderMismatch, SafleError, WireError
 from safle.server.store import Store
 from safle.statistics.free_sums import FreeSums
-from safle.wire import container, decode, encode
+from safle.wire import container
 from safle_private.noise import plan_noise, publish
 from safle_private.noisy import NoisyStatistics
 from support.data_sets import KINDS, publishable_encoder

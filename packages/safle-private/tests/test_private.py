@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from private_support.private_rounds import answers_of, make_parties, new_history, open_history
+from safle import Statistics, sum_statistics
 from safle.cli.main import app
 from safle.cli.session import Session
 from safle.errors import (
@@ -29,7 +30,6 @@ from safle.errors import (
 )
 from safle.site.policy import Policy
 from safle.site.release import Release
-from safle.statistics import Statistics, sum_statistics
 from safle.statistics.gram import Triangle
 from safle.statistics.histogram import Histogram
 from safle.wire import container

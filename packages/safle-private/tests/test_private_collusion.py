@@ -8,8 +8,8 @@ from itertools import combinations
 import pytest
 
 from private_support.private_rounds import make_parties
+from safle import Statistics, sum_statistics
 from safle.errors import FederationError
-from safle.statistics import Statistics, sum_statistics
 from safle_private.differences import check_sets
 from support.data_sets import fixed_data
 from support.rationals import rank_of

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from safle import Statistics
 from safle.errors import FederationError
-from safle.statistics import Statistics
 from safle_private import PrivateKey, Request, declare_round
 from safle_private.differences import find_exposed
 from safle_private.keyholder import History

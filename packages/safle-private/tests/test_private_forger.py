@@ -12,11 +12,21 @@ import numpy as np
 import pytest
 
 from private_support.private_rounds import answers_of, make_parties, new_history
-from safle import Evaluation, LinearEncoder, Model, count, declared_range, evaluate, solve
+from safle import (
+    Evaluation,
+    LinearEncoder,
+    Model,
+    Statistics,
+    count,
+    declared_range,
+    decode,
+    encode,
+    evaluate,
+    solve,
+)
 from safle.errors import SafleError
-from safle.statistics import Statistics
 from safle.statistics.histogram import Histogram
-from safle.wire import container, decode, encode
+from safle.wire import container
 from safle_private import (
     KeyholderAnswer,
     Masked,

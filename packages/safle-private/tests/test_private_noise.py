@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from private_support.private_rounds import make_parties, new_history
-from safle import LinearEncoder, Model, count, declared_range, solve
+from safle import LinearEncoder, Model, Statistics, count, declared_range, solve, sum_statistics
 from safle.errors import (
     CountOverflow,
     FederationError,
@@ -18,7 +18,6 @@ from safle.errors import (
 )
 from safle.site.policy import Policy
 from safle.site.release import Release
-from safle.statistics import Statistics, sum_statistics
 from safle.statistics.free_sums import FreeSums
 from safle_private import (
     History,

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from private_support.private_rounds import make_parties, plain_entries, plain_mask
+from safle import Statistics, encode, sum_statistics
 from safle.errors import CountOverflow
-from safle.statistics import Statistics, sum_statistics
 from safle.statistics.histogram import Histogram
-from safle.wire import encode
 from safle_private.vector import Sizes, add_masks, derive_key, pack
 from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data, model_bytes, repeated
 

@@ -15,13 +15,22 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import assume, given, settings
 from scipy.stats import binom
 
-from safle import LinearEncoder, Model, Statistics, count, declared_range, make_encoder, solve
+from safle import (
+    LinearEncoder,
+    Model,
+    Statistics,
+    count,
+    declared_range,
+    encode,
+    make_encoder,
+    solve,
+    write,
+)
 from safle.encoders.codes import CodeSpace, Layout, tables_of
 from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.site.log import read_log
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
-from safle.wire import encode, write
 from safle_private.noise import (
     Sensitivity,
     draw_discrete_gaussian,

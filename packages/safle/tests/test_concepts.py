@@ -15,10 +15,10 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 95,
-    "packed tuples": 172,
-    "isinstance on values that add up": 8,
-    "lines": 22_638,
+    "public classes": 80,
+    "packed tuples": 119,
+    "isinstance on values that add up": 0,
+    "lines": 22_730,
 }
 
 

@@ -29,9 +29,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from safle import container
 from safle.basics import atomic, most_memory, printable
 from safle.errors import FederationError, PolicyRefused, WireError
-from safle.wire import container
 
 COUNT, MASK, EVALUATE, OPEN = "count", "mask", "evaluate", "open"
 """A question asks a site for statistics, for statistics under masks or for evaluation counts, or a

@@ -143,7 +143,7 @@ def _data_for(kind: str, options: dict[str, Any]) -> Path | None:
 
 def _check(watcher: Watcher, waiting: Waiting, options: dict[str, Any]) -> None:
     """Refuse what this site does not answer, whatever its policy says."""
-    from safle.site import Policy
+    from safle import Policy
 
     plain = waiting.kind in PLAIN_KINDS
     if plain and options["key_path"] and Policy.find(options["policy_path"]) is None:

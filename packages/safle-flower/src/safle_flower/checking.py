@@ -20,10 +20,9 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
+from safle import Policy, load_encoder
 from safle.basics import as_settings, read_toml
-from safle.encoders import load_encoder
 from safle.errors import SafleError
-from safle.site import Policy
 from safle_flower.settings import Run
 
 WARNING_TIME = datetime.timedelta(days=30)

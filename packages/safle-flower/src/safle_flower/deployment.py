@@ -14,9 +14,9 @@ from pathlib import Path
 
 import jinja2
 
+from safle import Limits
 from safle.basics import atomic
 from safle.errors import SettingsError
-from safle.server import Limits
 from safle_flower.apps import write_app
 from safle_flower.settings import Run
 

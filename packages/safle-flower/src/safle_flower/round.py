@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from safle import check_client
 from safle.basics import readable
 from safle.errors import FederationError, SafleError, WireError
-from safle.server import check_client
 from safle_flower import messages, report
 from safle_flower.adapter import RoundOver, pull
 from safle_flower.airlock import shorten

@@ -13,15 +13,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from safle import (
+    LOG,
+    Encoder,
+    Limits,
+    Model,
+    Statistics,
+    Store,
+    load_encoder,
+    solve,
+    write,
+    write_log,
+)
 from safle.basics import atomic, to_mapping
-from safle.encoders import Encoder, load_encoder
 from safle.errors import EncoderMismatch, FederationError, SafleError, SettingsError, SolveError
-from safle.model import Model
-from safle.server import Limits, Store
-from safle.site import LOG, write_log
-from safle.solver import solve
-from safle.statistics import Statistics
-from safle.wire import write
 from safle_flower.airlock import shorten
 from safle_flower.report import KEPT, Report
 from safle_flower.round import Progress, Round

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from safle import Limits, check_client
 from safle.basics import split_names
 from safle.errors import SettingsError
-from safle.server import Limits, check_client
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):

@@ -13,13 +13,18 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
+from safle import (
+    LOG,
+    Encoder,
+    Limits,
+    Statistics,
+    Table,
+    count,
+    encode,
+    load_encoder,
+    open_matching,
+)
 from safle.basics import atomic, require_package
-from safle.encoders import Encoder, load_encoder, open_matching
-from safle.server import Limits
-from safle.site import LOG
-from safle.statistics import Statistics, count
-from safle.tables import Table
-from safle.wire import encode
 from safle_flower import airlock, messages
 from safle_flower.adapter import InProcessGrid
 from safle_flower.apps import Settings, make_client_app

@@ -11,15 +11,21 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
+from safle import (
+    LOG,
+    Accumulator,
+    Encoder,
+    Evaluation,
+    EvaluationReport,
+    Limits,
+    Model,
+    Store,
+    decode,
+    require_answers,
+    write,
+)
 from safle.basics import atomic
-from safle.encoders import Encoder
 from safle.errors import FederationError
-from safle.evaluation import Evaluation, EvaluationReport, require_answers
-from safle.model import Model
-from safle.server import Limits, Store
-from safle.site import LOG
-from safle.statistics import Accumulator
-from safle.wire import decode, write
 from safle_flower import airlock
 from safle_private import Gathering, KeyholderAnswer, Masked, PrivateRound, Request
 

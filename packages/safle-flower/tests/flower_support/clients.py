@@ -8,12 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle import Encoder, count, encode, open_table
 from safle.basics import as_settings
 from safle.cli.main import run
-from safle.encoders import Encoder
-from safle.statistics import count
-from safle.tables import open_table
-from safle.wire import encode
 from safle_flower import messages
 from safle_flower.adapter import InProcessGrid
 from safle_flower.airlock import COUNT, Airlock, Refused

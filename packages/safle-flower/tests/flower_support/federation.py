@@ -8,13 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from safle.encoders import Encoder, load_encoder
-from safle.model import Model
+from safle import Encoder, Model, count, load_encoder, open_table, read, solve, write
 from safle.server.summing import sum_files
-from safle.solver import solve
-from safle.statistics import count
-from safle.tables import open_table
-from safle.wire import read, write
 from support.data_sets import fixed_data
 from support.tables import write_table
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from safle import Store
 from safle.errors import SafleError
-from safle.server import Store
 
 
 def count_members(folder: Path) -> int:

@@ -91,9 +91,8 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
 
 def _check_encoder(backbone: Backbone, path: Path) -> None:
     """Refuse a backbone that the encoder or model was not made for."""
-    from safle.encoders import check_source, load_encoder
+    from safle import check_source, load_encoder, load_model
     from safle.errors import WireError
-    from safle.model import load_model
 
     try:
         encoder = load_encoder(path)
@@ -186,8 +185,8 @@ def moments(session: Session, /, output: Path) -> None:
 
     'safle encoder make --moments' needs neither a sample nor a round of histograms.
     """
+    from safle import read_moments
     from safle.basics import atomic
-    from safle.tables import read_moments
     from safle_images.backbones.default import MOMENTS
 
     public, source = read_moments(MOMENTS)

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle import read_moments
 from safle.errors import BackboneError
-from safle.tables import read_moments
 from safle_images.backbones import DEFAULT, default, export_named, extract, load_backbone
 from safle_images.readers import Record
 

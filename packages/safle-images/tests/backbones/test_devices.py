@@ -18,8 +18,8 @@ import onnxruntime
 import pytest
 
 from image_support.archives import encoded
+from safle import open_table
 from safle.errors import BackboneError, SafleWarning
-from safle.tables import open_table
 from safle_images.backbones import Backbone, extract, extraction, load_backbone, write_features
 from safle_images.backbones.devices import CUDA, halve
 from safle_images.backbones.loading import OnnxNetwork, settle_slots

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from image_support.archives import encoded
+from safle import open_table
 from safle.errors import ImageError, StoreError
-from safle.tables import open_table
 from safle_images.backbones import Backbone, Batch, extract, load_backbone
 from safle_images.backbones.writing import Journal, write_features
 from safle_images.readers import ImageSource, Record

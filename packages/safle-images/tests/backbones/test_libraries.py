@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
+from safle import open_table
 from safle.errors import BackboneError, SafleWarning
-from safle.tables import open_table
 from safle_images.backbones import export_named, load_backbone
 
 torch = pytest.importorskip("torch")

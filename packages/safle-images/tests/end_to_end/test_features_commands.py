@@ -18,8 +18,7 @@ import pytest
 from PIL import Image
 
 from image_support.shipped import COARSE, cifar100_python, write_tar
-from safle.encoders import load_encoder
-from safle.tables import open_table
+from safle import load_encoder, open_table
 
 pytestmark = pytest.mark.slow
 

@@ -14,12 +14,10 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from safle import count, load_model, make_encoder, public_sample, solve
+from safle import Model, count, load_model, make_encoder, open_table, public_sample, solve
 from safle.cli import Session
 from safle.cli.main import app
 from safle.errors import BackboneError, EncoderMismatch, SafleWarning
-from safle.model import Model
-from safle.tables import open_table
 from safle_images.backbones import default, load_backbone, write_features
 from safle_images.readers import open_images
 

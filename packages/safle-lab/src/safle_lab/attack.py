@@ -24,10 +24,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from safle import Accumulator, Codes, Statistics, count_codes, join_cells
 from safle.basics import atomic
-from safle.encoders import Codes
 from safle.errors import MissingExtra
-from safle.statistics import Accumulator, Statistics, count_codes, join_cells
 from safle_lab.lattice import COLUMNS_AT_ONCE, Residual, common_divisor, find_by_lattice
 
 MOST_REDUCED = 40

@@ -246,8 +246,7 @@ def attack(
     small number by lattice reduction (extra attack). A masked
     contribution gives it nothing to work with. Run it on your own file before you send it.
     """
-    from safle.encoders import load_encoder
-    from safle.wire import peek_file_type, read
+    from safle import load_encoder, peek_file_type, read
     from safle_lab.attack import attack as run_attack
 
     if output is not None and output.suffix.lower() != ".npz":

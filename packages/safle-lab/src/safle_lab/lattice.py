@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle import Codes, Statistics
 from safle.basics import require_package
-from safle.encoders import Codes
-from safle.statistics import Statistics
 
 COLUMNS_AT_ONCE = 64
 """Columns of the gram that are unpacked together."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import declared_range, make_encoder
+from safle import Model, count, declared_range, make_encoder, solve, write
 from safle.encoders.random_features import suits_by_class
-from safle.model import Model
-from safle.solver import solve
-from safle.statistics import count
-from safle.wire import write
 from safle_lab.baselines import METHODS, Task
 from safle_lab.baselines.base import predict
 from safle_lab.baselines.safle import shared_encoder

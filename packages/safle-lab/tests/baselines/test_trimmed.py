@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.encoders import LinearEncoder
-from safle.model import Model
-from safle.solver import solve
-from safle.statistics import count
+from safle import LinearEncoder, Model, count, solve
 from safle_lab.baselines import METHODS, Task
 from safle_lab.baselines.trimmed import residual, stand_out
 from safle_lab.partitions import partition

@@ -60,29 +60,6 @@ A ledger notes each release of the same data before its noise is drawn, and adds
 '1.46'
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from safle.basics import define_public_names
-
-if TYPE_CHECKING:
-    from safle_private.keyholder import History as History
-    from safle_private.keyholder import answer_request as answer_request
-    from safle_private.keys import PrivateKey as PrivateKey
-    from safle_private.keys import PublicKey as PublicKey
-    from safle_private.ledger import Ledger as Ledger
-    from safle_private.messages import Gathering as Gathering
-    from safle_private.messages import KeyholderAnswer as KeyholderAnswer
-    from safle_private.messages import Masked as Masked
-    from safle_private.messages import MaskedSum as MaskedSum
-    from safle_private.messages import Request as Request
-    from safle_private.messages import mask as mask
-    from safle_private.noise import Sensitivity as Sensitivity
-    from safle_private.noise import epsilon_of as epsilon_of
-    from safle_private.noise import plan_noise as plan_noise
-    from safle_private.noise import publish as publish
-    from safle_private.noisy import Privacy as Privacy
-    from safle_private.rehearsal import add_privately as add_privately
-    from safle_private.round import PrivateRound as PrivateRound
-    from safle_private.round import declare_round as declare_round
-
-define_public_names(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

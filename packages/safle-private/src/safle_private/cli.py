@@ -11,16 +11,23 @@ from typing import Any
 import rich_click as click
 
 import safle_private as library
+from safle import (
+    Evaluation,
+    Histogram,
+    Statistics,
+    Summable,
+    container,
+    format_named,
+    load_encoder,
+    load_model,
+    log_refusal,
+    site_log,
+    write_log,
+)
 from safle import cli as opt
 from safle.basics import atomic, naming, readable
 from safle.cli import Session, command, counts_facts, examples
-from safle.encoders import load_encoder
 from safle.errors import FederationError
-from safle.evaluation import Evaluation
-from safle.model import load_model
-from safle.site import log_refusal, site_log, write_log
-from safle.statistics import Histogram, Statistics, Summable
-from safle.wire import container, format_named
 from safle_private.keyholder import explain, require_keyholder
 from safle_private.messages import gather_files
 from safle_private.release import round_options

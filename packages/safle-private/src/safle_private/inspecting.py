@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from safle.encoders import ClassName
-from safle.wire import FileFormat, container
+from safle import ClassName, FileFormat, container
 from safle_private.keys import SignedFile
 from safle_private.round import decompress_payload, read_content
 

@@ -14,10 +14,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from safle import container, log_refusal, write_log
 from safle.basics import Row, StrPath, append_row, atomic, locked, now, read_rows
 from safle.errors import FederationError, StoreError
-from safle.site import log_refusal, write_log
-from safle.wire import container
 from safle_private.differences import check_despite, check_sets, describe, find_exposed
 from safle_private.keys import PrivateKey, SignedHeader
 from safle_private.ledger import Ledger

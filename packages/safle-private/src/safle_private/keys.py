@@ -25,11 +25,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
+from safle import check_client, container, is_digest
 from safle.basics import atomic, read_capped
-from safle.encoders import is_digest
 from safle.errors import FederationError, WireError
-from safle.server import check_client
-from safle.wire import container
 
 MAX_FILE_BYTES = 4096
 Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]

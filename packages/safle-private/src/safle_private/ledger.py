@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from safle import ClassName, CodeSpace, Statistics
 from safle.basics import Row, StrPath, append_row, locked, now, read_rows
-from safle.encoders import ClassName, CodeSpace
 from safle.errors import PrivacyBudgetSpent
-from safle.statistics import Statistics
 from safle_private.noise import (
     Draw,
     check_classes,

@@ -26,11 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from safle import container, is_digest, log_refusal, write_log
 from safle.basics import BESIDE, StrPath, find_files, naming
-from safle.encoders import is_digest
 from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
-from safle.site import log_refusal, write_log
-from safle.wire import container
 from safle_private.keys import PrivateKey, SignedFile, SignedHeader
 from safle_private.round import PrivateRound
 from safle_private.vector import SEED_BYTES, Bytes, add_masks, derive_key

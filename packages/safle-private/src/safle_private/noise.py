@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safle import DENSE_LIMIT, ClassName, FreeSums, Layout, Statistics, as_class_names
 from safle.basics import require_type
-from safle.encoders import DENSE_LIMIT, ClassName, Layout, as_class_names
 from safle.errors import InvalidInput, SafleWarning, SettingsError
-from safle.statistics import FreeSums, Statistics
 from safle_private.noisy import CALIBRATIONS, NoisyStatistics, Privacy
 
 SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}

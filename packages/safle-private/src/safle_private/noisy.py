@@ -15,10 +15,9 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
+from safle import ONLY_EXACT, ClassName, CodeSpace, FreeSums, Integers, Layout, Sums
 from safle.basics import list_names, require_free_memory
-from safle.encoders import ClassName, CodeSpace, Layout
 from safle.errors import CountOverflow, InvalidInput, SettingsError
-from safle.statistics import ONLY_EXACT, FreeSums, Integers, Sums
 
 LARGEST_SUM = 1 << 61
 MECHANISM = "discrete Gaussian"

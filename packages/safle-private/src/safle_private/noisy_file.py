@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from safle.encoders import CodeSpace
-from safle.errors import WireError
-from safle.statistics import FreeSums, Integers
-from safle.wire import (
+from safle import (
+    CodeSpace,
     FileFormat,
+    FreeSums,
+    Integers,
     SpaceHeader,
     check_space,
     container,
     read_header,
 )
+from safle.errors import WireError
 from safle_private.noisy import NoisyStatistics, Privacy, noisy_bytes
 
 SECTIONS = ("counts", "cross", "products")

@@ -13,13 +13,11 @@ import numpy as np
 import rich_click as click
 from numpy.typing import NDArray
 
+from safle import Policy, Store, encode, log_refusal, read, write_log
 from safle import cli as opt
 from safle.basics import atomic
 from safle.cli import Session, command, counts_facts
 from safle.errors import PolicyRefused, PrivacyBudgetSpent
-from safle.server import Store
-from safle.site import Policy, log_refusal, write_log
-from safle.wire import encode, read
 from safle_private.ledger import Ledger
 from safle_private.noise import draw_discrete_gaussian
 

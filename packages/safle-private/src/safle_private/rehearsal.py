@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from safle.statistics import Summable
+from safle import Summable
 from safle_private.keyholder import History, answer_request
 from safle_private.keys import PrivateKey
 from safle_private.messages import Gathering, KeyholderAnswer, Masked, Request, mask

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from safle import Release
 from safle import cli as opt
-from safle.site import Release
 
 if TYPE_CHECKING:
     from safle_private.round import PrivateRound

@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import msgspec
 from msgspec import Meta
 
+from safle import MAX_SAMPLES, Statistics, Summable, container, format_named
 from safle.basics import as_settings, naming
 from safle.errors import (
     CountOverflow,
@@ -36,8 +37,6 @@ from safle.errors import (
     SettingsError,
     WireError,
 )
-from safle.statistics import MAX_SAMPLES, Statistics, Summable
-from safle.wire import container, format_named
 from safle_private.keys import Hexadecimal, PrivateKey, PublicKey, SignedFile, SignedHeader
 from safle_private.noise import Draw, draw_discrete_gaussian, draw_noise, most_noise, plan_noise
 from safle_private.noisy import NoisyStatistics, Privacy

@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle import EmbeddingEncoder, LinearEncoder
 from safle.encoders.calibration import declared_moments, declared_range, public_sample
 from safle.errors import InvalidInput
 

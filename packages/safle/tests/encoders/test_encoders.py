@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from safle.encoders import (
+from safle import (
     Bucketing,
     EmbeddingEncoder,
     LinearEncoder,
+    Model,
     RandomFeatureEncoder,
+    count,
     load_encoder,
     make_encoder,
+    solve,
 )
 from safle.encoders.calibration import declared_moments, declared_range, public_sample
 from safle.encoders.codes import Block, Layout
 from safle.encoders.registry import kind_named
 from safle.errors import InvalidInput, SettingsError
-from safle.model import Model
-from safle.solver import solve
-from safle.statistics import count
 from support.data_sets import KINDS, fixed_encoder
 
 

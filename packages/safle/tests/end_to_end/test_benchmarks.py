@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from safle.solver import HEADS
+from safle import HEADS
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 SHAPES = {"512x16", "1024x16", "341x64", "2048x4"}

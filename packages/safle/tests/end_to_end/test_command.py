@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle import EmbeddingEncoder, load_encoder
 from safle.basics import to_mapping
 from safle.cli.main import run
-from safle.encoders import EmbeddingEncoder, load_encoder
 from safle.encoders.calibration import declared_range
 from support.command import safle
 from support.tables import write_table

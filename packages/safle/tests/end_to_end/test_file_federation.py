@@ -11,13 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from safle import Model, Statistics, count, encode, load_encoder, load_model, read, solve
 from safle.basics.memory import readable
-from safle.encoders import load_encoder
-from safle.model import Model, load_model
-from safle.solver import solve
 from safle.solver.ridge import SUPPORTED
-from safle.statistics import Statistics, count
-from safle.wire import encode, read
 from support.command import safle
 from support.tables import write_table
 

@@ -7,11 +7,8 @@ import csv
 import numpy as np
 import pytest
 
-from safle.encoders import LinearEncoder
+from safle import LinearEncoder, Model, count, solve
 from safle.encoders.calibration import declared_range
-from safle.model import Model
-from safle.solver import solve
-from safle.statistics import count
 from support.command import safle
 from support.tables import write_table
 

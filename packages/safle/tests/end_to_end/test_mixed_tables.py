@@ -15,8 +15,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from safle import SafleClassifier, load_encoder
-from safle.tables import open_table
+from safle import SafleClassifier, load_encoder, open_table
 
 SITES = ("a", "b", "c", "d")
 MARKS = {"a": "", "b": "NA", "c": "?", "d": "n/a"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle.tables import open_table
+from safle import open_table
 from support.data_sets import fixed_data
 from support.pages import ROOT, blocks
 from support.tables import write_table

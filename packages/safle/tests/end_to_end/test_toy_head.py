@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from safle import Model, SafleClassifier, count, load_model, make_encoder, public_sample, solve
+from safle import (
+    HEADS,
+    Model,
+    SafleClassifier,
+    count,
+    load_model,
+    make_encoder,
+    public_sample,
+    solve,
+)
 from safle.errors import InvalidInput, WireError
-from safle.solver import HEADS
 from support.tables import write_table
 from support.toy_head import HEAD
 

@@ -11,10 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from safle import SafleClassifier, load_encoder, load_model, make_encoder, public_sample
-from safle.encoders import kinds, registry
-from safle.statistics import Statistics
-from safle.wire import decode, encode
+from safle import (
+    SafleClassifier,
+    Statistics,
+    decode,
+    encode,
+    kinds,
+    load_encoder,
+    load_model,
+    make_encoder,
+    public_sample,
+)
+from safle.encoders import registry
 from support.data_sets import data_sets, encoders
 from support.reference import phi
 from support.tables import write_table

@@ -10,9 +10,8 @@ import scipy.special
 from sklearn.base import BaseEstimator
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from safle import Model, solve
 from safle.errors import SolveError
-from safle.model import Model
-from safle.solver import solve
 from safle.solver.heads import discriminant
 from support.data_sets import KINDS, fixed_data
 from support.reference import real_phi

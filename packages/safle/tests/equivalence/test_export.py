@@ -12,13 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle import SafleClassifier
-from safle.encoders import LinearEncoder, make_encoder
+from safle import LinearEncoder, Model, SafleClassifier, count, make_encoder, solve
 from safle.encoders.calibration import declared_range, public_sample
 from safle.errors import InvalidInput, MissingExtra
-from safle.model import Model
-from safle.solver import solve
-from safle.statistics import count
 from safle_private.noise import plan_noise, publish
 from support.data_sets import KINDS, LINEAR_HEADS, data_sets, declared_settings
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.encoders import Bucketing, EmbeddingEncoder
-from safle.model import Model
-from safle.solver import solve
-from safle.statistics import count
-from safle.wire import decode, encode
+from safle import Bucketing, EmbeddingEncoder, Model, count, decode, encode, solve
 
 SAMPLES = 3_000
 

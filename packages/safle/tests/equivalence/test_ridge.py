@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle import EmbeddingEncoder, LinearEncoder, Model, count, solve
 from safle.encoders.calibration import declared_range
-from safle.model import Model
-from safle.solver import solve, spectrum
+from safle.solver import spectrum
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import FLOOR, MARGIN, SUPPORTED, ridge_curve
-from safle.statistics import count
 from support.data_sets import KINDS, fixed_data
 from support.reference import real_phi
 

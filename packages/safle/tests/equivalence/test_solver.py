@@ -12,10 +12,9 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle.encoders import LinearEncoder
+from safle import LinearEncoder, count, solve, sum_statistics
 from safle.errors import SolveError
-from safle.solver import least_squares, solve
-from safle.statistics import count, sum_statistics
+from safle.solver import least_squares
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, data_sets, fixed_data, model_bytes, repeated
 from support.reference import real_phi

@@ -16,9 +16,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle import count, declared_range, make_encoder
+from safle import count, declared_range, encode, make_encoder
 from safle.statistics.histogram import Histogram
-from safle.wire import container, encode
+from safle.wire import container
 from support.data_sets import BY_CLASS, KINDS, TABLE_KINDS, data_sets, fixed_data, repeated
 
 PAGE = Path(__file__).parents[4] / "docs" / "wire-format.md"

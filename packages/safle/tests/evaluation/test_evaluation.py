@@ -14,6 +14,7 @@ from sklearn import metrics
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import safle
+from safle import EvaluationReport, decode, encode
 from safle.errors import (
     CountOverflow,
     EncoderMismatch,
@@ -22,7 +23,6 @@ from safle.errors import (
     PolicyRefused,
     WireError,
 )
-from safle.evaluation import EvaluationReport
 from safle.evaluation.counts import BINS, FORMAT, Evaluation, find_cells, shapes
 from safle.evaluation.figures import area_deviations, areas
 from safle.evaluation.report import SIDE
@@ -30,7 +30,7 @@ from safle.model.scores import exponential, odds, probabilities
 from safle.server.summing import sum_files
 from safle.site.policy import Policy
 from safle.site.release import Release
-from safle.wire import container, decode, encode
+from safle.wire import container
 from safle.wire.formats import FileFormat
 from safle_private import add_privately
 

@@ -8,15 +8,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from safle.encoders import LinearEncoder
+from safle import LinearEncoder, Model, count, decode, encode, evaluate, solve
 from safle.encoders.calibration import declared_range
-from safle.evaluation import evaluate
 from safle.evaluation.counts import Evaluation
-from safle.model import Model
-from safle.solver import solve
-from safle.statistics import count
 from safle.statistics.histogram import Histogram
-from safle.wire import decode, encode
 from safle_private import plan_noise, publish
 from safle_private.noisy import NoisyStatistics
 from support.data_sets import KINDS, fixed_data

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from safle import Model, solve, write
 from safle.basics import atomic
-from safle.model import Model
-from safle.solver import solve
 from safle.statistics.histogram import Histogram
-from safle.wire import write
 from support.data_sets import fixed_data
 
 

@@ -14,13 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from safle.encoders import EmbeddingEncoder
+from safle import EmbeddingEncoder, Model, count, load_model, read, solve, write
 from safle.encoders.calibration import declared_range
-from safle.model import Model, load_model
 from safle.server.summing import sum_files
-from safle.solver import solve
-from safle.statistics import count
-from safle.wire import read, write
 from support.command import safle
 from support.tables import write_table
 

@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save as to_safetensors
 
-from safle.encoders import load_encoder
+from safle import Model, load_encoder, load_model, solve
 from safle.errors import WireError
-from safle.model import Model, load_model
-from safle.solver import solve
 from support.data_sets import KINDS, fixed_data
 
 

@@ -7,12 +7,11 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
+from safle import Accumulator, decode, encode
 from safle.errors import InvariantError, WireError
 from safle.server.contribution import open_contribution
-from safle.statistics import Accumulator
 from safle.statistics.factor import Factor
 from safle.statistics.invariants import Bounds
-from safle.wire import decode, encode
 from support.data_sets import KINDS, fixed_data
 from support.forging import Forgery
 from support.reference import phi

@@ -14,16 +14,12 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from safle import Accumulator, Model, Statistics, count, decode, encode, evaluate, solve
 from safle.encoders.calibration import declared_range
 from safle.errors import EncoderMismatch, InvariantError, SafleError, WireError
-from safle.evaluation import evaluate
 from safle.evaluation.counts import Evaluation
-from safle.model import Model
 from safle.server.contribution import open_contribution
-from safle.solver import solve
-from safle.statistics import Accumulator, Statistics, count
 from safle.statistics.histogram import Histogram
-from safle.wire import decode, encode
 from safle.wire.grams import has_few_samples
 from safle_private import plan_noise, publish
 from safle_private.noisy import NoisyStatistics

@@ -13,10 +13,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from safle import Statistics, count, decode, encode
 from safle.errors import WireError
-from safle.statistics import Statistics, count
 from safle.statistics.histogram import Histogram
-from safle.wire import decode, encode
 from support.data_sets import fixed_data, fixed_encoder
 from support.forging import Forgery, at_most, change, damage, sealed
 

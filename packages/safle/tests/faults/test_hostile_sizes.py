@@ -11,14 +11,11 @@ import time
 import numpy as np
 import pytest
 
+from safle import Accumulator, Evaluation, LinearEncoder, Statistics, count, decode, encode
 from safle.basics.memory import MOST_MEMORY, most_memory
-from safle.encoders import LinearEncoder
 from safle.encoders.codes import Block, CodeSpace, Layout
 from safle.errors import EncoderMismatch, NotEnoughMemory, SettingsError, WireError
-from safle.evaluation import Evaluation
-from safle.statistics import Accumulator, Statistics, count
 from safle.statistics.histogram import Histogram
-from safle.wire import decode, encode
 from safle.wire.statistics import bytes_of_gram
 from support.data_sets import fixed_encoder
 from support.forging import Forgery, at_most, peak_of

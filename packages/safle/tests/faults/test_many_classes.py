@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from safle import Accumulator, Statistics, count, encode
 from safle.errors import LimitExceeded
 from safle.server.admission import Limits
 from safle.server.store import Store
 from safle.server.summing import sum_files
-from safle.statistics import Accumulator, Statistics, count
-from safle.wire import encode
 from support.data_sets import fixed_encoder
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from safle import encode
 from safle.basics.journal import read_rows
 from safle.errors import StoreError
 from safle.server.store import Store
-from safle.wire import encode
 from support.data_sets import fixed_data
 
 # Each fork kills itself at the n-th line that it executes in the store's own modules, on a copy
@@ -22,7 +22,7 @@ import os, shutil, signal, sys
 from itertools import count
 from pathlib import Path
 from safle.server.store import Store
-from safle.wire import decode
+from safle import decode
 folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 data = (folder / "new.stats").read_bytes()
 decode(data)
@@ -161,7 +161,7 @@ def test_killed_while_making_a_store_it_can_be_made_again(killed):
 CROWD = """
 import sys, time
 from pathlib import Path
-from safle.encoders import load_encoder
+from safle import load_encoder
 from safle.errors import StoreError
 from safle.server.store import Store
 folder, who = Path(sys.argv[1]), sys.argv[2]

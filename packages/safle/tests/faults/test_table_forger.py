@@ -11,10 +11,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from safle import Column, Schema
+from safle import Column, Schema, open_table
 from safle.basics import read_toml
 from safle.errors import SafleError
-from safle.tables import open_table
 from support.forging import damage
 from support.tables import write_table
 
@@ -26,7 +25,7 @@ PARQUET_MUTANTS = 600
 READ_EACH = """
 import sys, warnings
 from safle.errors import SafleError
-from safle.tables import open_table
+from safle import open_table
 warnings.simplefilter("ignore")
 for path in sys.argv[1:]:
     print(path, flush=True)

@@ -10,10 +10,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle import decode, read
 from safle.errors import WireError
 from safle.evaluation.counts import Evaluation
 from safle.statistics.histogram import Histogram
-from safle.wire import decode, read
 from safle.wire.container import VERSION
 from safle_private.noisy import NoisyStatistics
 from support.forging import Forgery, at_most, refuse, sealed

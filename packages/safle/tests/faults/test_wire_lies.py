@@ -7,11 +7,8 @@ from dataclasses import replace
 import pytest
 import zstandard
 
+from safle import Model, Statistics, decode, encode, solve
 from safle.errors import EncoderMismatch, WireError
-from safle.model import Model
-from safle.solver import solve
-from safle.statistics import Statistics
-from safle.wire import decode, encode
 from support.data_sets import KINDS, fixed_data, repeated
 from support.forging import Forgery, refuse
 

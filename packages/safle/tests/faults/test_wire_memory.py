@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.encoders import make_encoder
+from safle import Accumulator, count, decode, encode, make_encoder
 from safle.errors import EncoderMismatch, WireError
-from safle.statistics import Accumulator, count
-from safle.wire import container, decode, encode
+from safle.wire import container
 from safle.wire.grams import class_bytes, has_few_samples, held_bytes, working_bytes
 from safle.wire.statistics import FORMAT, bytes_of_gram, bytes_of_margins
 from support.data_sets import KINDS, fixed_calibration, fixed_data, fixed_encoder, suiting_features

@@ -21,11 +21,11 @@ from safle import (
     SafleClassifier,
     count,
     declared_range,
+    kinds,
     make_encoder,
     public_sample,
 )
 from safle.basics import describe
-from safle.encoders import kinds
 from safle.errors import EncoderMismatch, InvalidInput, SettingsError
 
 SMALL = {"encoder": "embedding", "buckets": 3, "group_size": 3}

@@ -10,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from safle import Model, count, load_model, solve
 from safle.errors import EncoderMismatch, InvalidInput, NotEnoughMemory
-from safle.model import Model, load_model
 from safle.model import model as module
 from safle.model.scores import probabilities as to_probabilities
 from safle.model.scores import round_to_grid
-from safle.solver import solve
-from safle.statistics import count
 from support.data_sets import KINDS, LINEAR_HEADS, fixed_data
 from support.reference import phi
 

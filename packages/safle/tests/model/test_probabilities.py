@@ -18,17 +18,17 @@ from sklearn.preprocessing import StandardScaler
 import safle
 from safle import (
     LinearEncoder,
+    Model,
     count,
     declared_range,
     evaluate,
     fit_temperature,
     load_model,
     make_encoder,
+    solve,
+    write,
 )
 from safle.errors import InvalidInput, WireError
-from safle.model import Model
-from safle.solver import solve
-from safle.wire import write
 from safle_private.noise import plan_noise, publish
 from support import command
 

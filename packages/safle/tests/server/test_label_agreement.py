@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import declared_range, load_encoder, make_encoder
-from safle.tables import open_table
-from safle.wire import read
+from safle import declared_range, load_encoder, make_encoder, open_table, read
 
 ROWS = "a,b,label\n1,2,{0}\n3,1,{1}\n2,2,{0}\n"
 

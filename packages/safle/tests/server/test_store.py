@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safle import Accumulator, Statistics, count, encode
 from safle.basics.journal import append_event, read_rows
 from safle.encoders.codes import CodeSpace
 from safle.errors import (
@@ -29,8 +30,6 @@ from safle.errors import (
 from safle.server.admission import Limits
 from safle.server.contribution import client_of, file_name_of
 from safle.server.store import Store
-from safle.statistics import Accumulator, Statistics, count
-from safle.wire import encode
 from support.data_sets import fixed_data, repeated
 
 

@@ -18,7 +18,7 @@ import json, sys
 from pathlib import Path
 import psutil
 from safle.server.store import Store
-from safle.wire import encode
+from safle import encode
 from support.data_sets import fixed_data
 data = fixed_data("embedding", 50_000)
 opened, lines, written, memory = [], [], [], []

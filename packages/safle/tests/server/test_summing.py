@@ -12,6 +12,7 @@ import psutil
 import pytest
 from upath import UPath
 
+from safle import encode, read, write
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
@@ -24,7 +25,7 @@ from safle.server import summing
 from safle.server.admission import Limits
 from safle.server.summing import sum_files
 from safle.statistics.histogram import Histogram
-from safle.wire import container, encode, read, write
+from safle.wire import container
 from support.data_sets import fixed_data, fixed_encoder
 
 CLIENTS = 12

@@ -5,11 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safle import LinearEncoder, SafleClassifier, count, declared_range, evaluate
+from safle import LinearEncoder, Model, SafleClassifier, Table, count, declared_range, evaluate
 from safle.errors import InvalidInput
-from safle.model import Model
 from safle.site.counting import count_table, describe_repeats, evaluate_table
-from safle.tables import Table
 
 FEATURES = np.random.default_rng(0).random((30, 3))
 LABELS = np.arange(30) % 2

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import count, make_encoder
+from safle import Statistics, count, make_encoder
 from safle.encoders.calibration import declared_range
-from safle.statistics import Statistics
 from safle.statistics.exposure import count_own_codes, find_exposure
 from support.data_sets import KINDS, fixed_data, fixed_encoder
 from support.reference import phi

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle.encoders import make_encoder
+from safle import Table, encode, make_encoder
 from safle.encoders.calibration import declared_range
 from safle.errors import InvalidInput
 from safle.site.rehearsal import fitting_share, rehearse
 from safle.statistics.exposure import find_exposure
-from safle.tables import Table
-from safle.wire import encode
 from support.data_sets import KINDS, fixed_data
 
 INK = declared_range(0, 16, feature_dim=64)

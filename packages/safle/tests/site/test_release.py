@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safle import LinearEncoder, Model, count, declared_range, solve
+from safle import LinearEncoder, Model, count, declared_range, encode, solve
 from safle.basics.paths import BESIDE
 from safle.errors import PolicyRefused, SafleWarning, StoreError
 from safle.server.card import write_card
@@ -21,7 +21,6 @@ from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.site.sheet import CLASSES_SHOWN, release_sheet, sheet_text, write_release
 from safle.statistics.histogram import Histogram
-from safle.wire import encode
 from support.data_sets import fixed_data
 
 DATA = fixed_data("table", 60)

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from safle import RandomFeatureEncoder, count, load_encoder
-from safle.encoders import make_encoder
+from safle import RandomFeatureEncoder, Table, count, load_encoder, make_encoder, write
 from safle.encoders.calibration import declared_range
 from safle.errors import InvalidInput
 from safle.site.rehearsal import rehearse
-from safle.tables import Table
-from safle.wire import write
 
 LINES = [(3, "1.5,2,ill"), (1, "2,0.5,well"), (2, "1,1,well")]
 

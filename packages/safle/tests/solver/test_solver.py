@@ -10,12 +10,11 @@ import numpy as np
 import psutil
 import pytest
 
+from safle import HEADS, Model, Statistics, solve
 from safle.basics import memory
 from safle.errors import InvalidInput, NotEnoughMemory, SolveError
-from safle.model import Model
-from safle.solver import HEADS, choice, least_squares, reduction, solve, solving, spectrum
+from safle.solver import choice, least_squares, reduction, solving, spectrum
 from safle.solver.heads import discriminant
-from safle.statistics import Statistics
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated
 

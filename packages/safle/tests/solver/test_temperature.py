@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle.solver import solve, temperature
+from safle import solve
+from safle.solver import temperature
 from safle.solver.temperature import HIGHEST, LOWEST, MARGIN, STEPS_PER_OCTAVE, best_temperature
 from support.data_sets import KINDS, fixed_data
 

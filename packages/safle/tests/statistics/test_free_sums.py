@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle import Statistics, sum_statistics
 from safle.encoders.codes import CodeSpace, Layout, tables_of
 from safle.errors import InvariantError
-from safle.statistics import Statistics, sum_statistics
 from safle.statistics.free_sums import FreeSums, restore_all, spread_all, take_all
 from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data
 from support.layouts import constant, dense

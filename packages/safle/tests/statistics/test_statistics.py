@@ -7,9 +7,8 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
+from safle import Accumulator, count, encode, sum_statistics
 from safle.errors import InvalidInput, InvariantError, NotEnoughMemory
-from safle.statistics import Accumulator, count, sum_statistics
-from safle.wire import encode
 from support.data_sets import KINDS, TABLE_KINDS, fixed_data
 from support.forging import peak_of
 

@@ -9,14 +9,11 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from safle import HEADS, Encoder, Model, Statistics, count, kinds, make_encoder, solve
 from safle.basics.settings import Setting, describe
-from safle.encoders import Encoder, kinds, make_encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.registry import kind_named
 from safle.errors import SettingsError
-from safle.model import Model
-from safle.solver import HEADS, solve
-from safle.statistics import Statistics, count
 from safle.statistics.gram import Triangle
 
 LINEAR_HEADS = [name for name in HEADS if name != "quadratic"]

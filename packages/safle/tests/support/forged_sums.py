@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from safle import Statistics, count, encode
 from safle.errors import SafleError
-from safle.statistics import Statistics, count
 from safle.statistics.gram import Triangle
-from safle.wire import encode
 from support.data_sets import fixed_encoder
 from support.forging import CHANGES, Forgery, forge
 

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 import zstandard
 
+from safle import decode
 from safle.errors import WireError
-from safle.wire import container, decode
+from safle.wire import container
 from safle.wire.planes import count_planes, from_planes, to_planes
 
 CHANGES = [1, -1, 2, -2, 3, 40, -255, 2**20, -(2**31), 2**32, 2**40, 2**52 + 1, 2**62, -(2**63)]

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, LinearEncoder, RandomFeatureEncoder
+from safle import Bucketing, EmbeddingEncoder, Encoder, LinearEncoder, RandomFeatureEncoder
 from safle.encoders.operations import NumpyOperations
 from safle.encoders.splitmix import permutation
 from safle.encoders.table import TableEncoder

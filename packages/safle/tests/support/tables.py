@@ -8,7 +8,7 @@ import numpy as np
 import polars
 from safetensors.numpy import save_file
 
-from safle.tables import write_features_file
+from safle import write_features_file
 
 
 def write_table(path: str | Path, features: np.ndarray, labels: np.ndarray | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from safle.encoders import Encoder
+from safle import Encoder
 from safle.encoders.codes import Block, Layout
 from safle.encoders.operations import Operations, T
 from safle.encoders.registry import Settings, annotate

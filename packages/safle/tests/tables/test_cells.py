@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle import open_table
 from safle.errors import TableError
-from safle.tables import open_table
 from safle.tables.cells import read_cells
 from safle.tables.sources import ColumnSource
 
@@ -68,7 +68,7 @@ def test_cells_are_those_of_pythons_reader(tmp_path_factory, rows, more):
 
 
 def as_labels(texts):
-    from safle.tables import parse_labels
+    from safle import parse_labels
 
     return parse_labels(texts, where="here").tolist()
 

@@ -10,13 +10,10 @@ import pytest
 import rich_click as click
 from safetensors.numpy import save_file
 
+from safle import Model, count, load_encoder, load_model, solve
 from safle.cli.main import app
-from safle.encoders import load_encoder
 from safle.encoders.base import encoder_header, restore_encoder
 from safle.errors import EncoderMismatch, SettingsError, WireError
-from safle.model import Model, load_model
-from safle.solver import solve
-from safle.statistics import count
 from safle.tables.checks import check_source
 from support.data_sets import KINDS, fixed_data, fixed_encoder
 

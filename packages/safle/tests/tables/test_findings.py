@@ -11,6 +11,7 @@ import pytest
 from safle import (
     Accumulator,
     Column,
+    Encoder,
     Model,
     SafleClassifier,
     Schema,
@@ -20,7 +21,6 @@ from safle import (
     of_schema,
     solve,
 )
-from safle.encoders import Encoder
 from safle.errors import InvalidInput, SafleWarning
 from safle.tables.findings import Findings
 

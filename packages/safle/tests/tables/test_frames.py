@@ -16,13 +16,14 @@ from safle import (
     Schema,
     count,
     declared_range,
+    draft_schema,
     make_encoder,
     of_schema,
+    open_table,
     public_sample,
     solve,
 )
 from safle.errors import InvalidInput, SafleWarning, SettingsError
-from safle.tables import draft_schema, open_table
 from safle.tables.sources import frame_names, reorder_frame
 
 NAMES = ("age", "dose", "pulse")

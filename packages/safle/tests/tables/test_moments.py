@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from safle.encoders import load_encoder, make_encoder
+from safle import load_encoder, make_encoder, read_moments, write_moments
 from safle.encoders.calibration import declared_moments
 from safle.errors import TableError
-from safle.tables import read_moments, write_moments
 
 MEAN, DEVIATION = [5.0, 100.0, 0.5], [2.0, 15.0, 0.1]
 

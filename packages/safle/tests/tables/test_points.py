@@ -11,9 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from safle import Column, Schema, merge_schemas
+from safle import Column, Schema, draft_schema, merge_schemas, open_table
 from safle.errors import SafleWarning, SettingsError
-from safle.tables import draft_schema, open_table
 from safle.tables.lone import find_lone
 from safle.tables.points import RULES, settle
 from safle.tables.sheets import read_csv

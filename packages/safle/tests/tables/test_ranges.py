@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from safle.encoders import load_encoder, make_encoder
+from safle import load_encoder, make_encoder, read
 from safle.encoders.calibration import of_schema
 from safle.statistics.histogram import Histogram
 from safle.tables.schema import Schema
-from safle.wire import read
 
 SCHEMA = "[columns.ratio]\nlow = 0\nhigh = 1\n[columns.platelets]\nlow = 100\nhigh = 500\n"
 TABLES = {"a": "platelets,ratio,label\n110,0.1,0\n480,0.9,1\n", "b": "label,ratio,platelets\n"}

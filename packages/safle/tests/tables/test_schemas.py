@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import Column, Schema, count, make_encoder, merge_schemas, of_schema
-from safle.encoders import Encoder
+from safle import Column, Encoder, Schema, count, make_encoder, merge_schemas, of_schema, open_table
 from safle.errors import SafleWarning, SettingsError, TableError
-from safle.tables import open_table
 from safle.tables.drafting import draft_schema
 from safle_private.noise import Sensitivity
 

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safle.encoders import load_encoder
+from safle import load_encoder, open_table
 from safle.errors import SafleWarning
-from safle.tables import open_table
 from safle.tables.cells import widen
 from support.data_sets import data_sets
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from safle.encoders import as_features
+from safle import Table, as_features, open_table, write_features_file
 from safle.errors import InvalidInput, TableError
-from safle.tables import Table, open_table, write_features_file
 from support.tables import write_table
 
 pa = pytest.importorskip("pyarrow")

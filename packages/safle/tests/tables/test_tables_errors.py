@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from safle import open_table
 from safle.errors import TableError
-from safle.tables import open_table
 from support.tables import write_table
 
 pa = pytest.importorskip("pyarrow")

@@ -9,12 +9,10 @@ import warnings
 import numpy as np
 import pytest
 
-from safle import Column, Schema, declared_range, load_encoder, make_encoder
+from safle import Column, Schema, declared_range, load_encoder, make_encoder, open_table, read
 from safle.errors import EncoderMismatch, SafleWarning, SettingsError, TableError
 from safle.statistics.histogram import Histogram
-from safle.tables import open_table
 from safle.tables.table import Table
-from safle.wire import read
 
 NAMES = ("dose", "age", "pulse")
 ROWS = np.random.default_rng(0).uniform(0, 100, (40, 3)).round(2)

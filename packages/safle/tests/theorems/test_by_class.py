@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle.encoders import Encoder
+from safle import Accumulator, Encoder, Statistics, count, decode, encode, sum_statistics
 from safle.encoders.codes import Block, Layout, tables_of
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
 from safle.server.contribution import open_contribution
 from safle.server.store import Store
-from safle.statistics import Accumulator, Statistics, count, sum_statistics
 from safle.statistics.exposure import find_exposure
 from safle.statistics.gram import Triangle
-from safle.wire import decode, encode
 from support.data_sets import BY_CLASS, fixed_data
 from support.layouts import constant, dense
 

@@ -8,9 +8,9 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle import Accumulator, Statistics, count, encode, sum_statistics
 from safle.errors import CountOverflow, InvalidInput
-from safle.statistics import Accumulator, Statistics, count, counting, sum_statistics
-from safle.wire import encode
+from safle.statistics import counting
 from support.data_sets import (
     BY_CLASS,
     KINDS,

@@ -13,15 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safle import EmbeddingEncoder, LinearEncoder, Model, count, declared_range, make_encoder, solve
+from safle import (
+    EmbeddingEncoder,
+    LinearEncoder,
+    Model,
+    Table,
+    count,
+    declared_range,
+    join_cells,
+    make_encoder,
+    solve,
+)
 from safle.errors import PolicyRefused
 from safle.site.counting import count_table, evaluate_table
 from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.solver.heads import FittedHead
-from safle.statistics import join_cells
 from safle.statistics.exposure import count_own_codes, find_exposure
-from safle.tables import Table
 from support.data_sets import KINDS, draw_encoder, random_calibration
 
 TEN = Policy(least_cell=10)

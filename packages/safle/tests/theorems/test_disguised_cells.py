@@ -10,7 +10,16 @@ import re
 import numpy as np
 import pytest
 
-from safle import EmbeddingEncoder, LinearEncoder, Model, count, declared_range, make_encoder, solve
+from safle import (
+    EmbeddingEncoder,
+    LinearEncoder,
+    Model,
+    Table,
+    count,
+    declared_range,
+    make_encoder,
+    solve,
+)
 from safle.encoders.random_features import RandomFeatureEncoder
 from safle.errors import PolicyRefused
 from safle.site.counting import count_table, evaluate_table, histogram_table
@@ -18,7 +27,6 @@ from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.site.shares import find_shares
 from safle.statistics.histogram import Histogram
-from safle.tables import Table
 
 TEN = Policy(least_cell=10)
 UNIT = declared_range(0, 1, feature_dim=10)

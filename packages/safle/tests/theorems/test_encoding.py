@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from msgspec.structs import replace
 
-from safle import of_schema
-from safle.encoders import Bucketing, EmbeddingEncoder, Encoder, load_encoder, make_encoder
+from safle import Bucketing, EmbeddingEncoder, Encoder, load_encoder, make_encoder, of_schema
 from safle.encoders.codes import Layout
 from safle.encoders.splitmix import permutation
 from safle.tables.schema import Column, Schema

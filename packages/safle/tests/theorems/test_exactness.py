@@ -13,11 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safle import HEADS, Accumulator, Statistics, count, encode, sum_statistics
 from safle._native import use_threads
 from safle.errors import EncoderMismatch, InvalidInput, InvariantError
-from safle.solver import HEADS
-from safle.statistics import Accumulator, Statistics, count, sum_statistics
-from safle.wire import encode
 from support.data_sets import (
     BY_CLASS,
     KINDS,
@@ -186,7 +184,7 @@ import sys
 import numpy as np
 from safle import EmbeddingEncoder, LinearEncoder, Model, declared_range
 from safle import count, make_encoder, solve
-from safle.solver import HEADS
+from safle import HEADS
 from sklearn.datasets import load_digits
 
 wide = sys.argv[1] == "wide"

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from safle.encoders import EmbeddingEncoder, make_encoder
+from safle import EmbeddingEncoder, decode, encode, make_encoder
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput
 from safle.statistics.histogram import MAX_SAMPLES, Histogram
-from safle.wire import decode, encode
 from support.data_sets import KINDS, declared_settings
 
 QUARTERS = st.integers(-20, 20).map(lambda quarter: quarter / 4)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from safle.encoders import EmbeddingEncoder, LinearEncoder
+from safle import EmbeddingEncoder, LinearEncoder, Statistics, count
 from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import InvariantError, SafleError
-from safle.statistics import Statistics, count, triangle
+from safle.statistics import triangle
 from safle.statistics.gram import Triangle
 from support.data_sets import data_sets, fixed_data, repeated
 from support.layouts import constant, dense

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from safle import Accumulator, count, decode, encode, peek_file_type, read
 from safle.errors import EncoderMismatch, WireError
-from safle.statistics import Accumulator, count
 from safle.statistics.histogram import Histogram
-from safle.wire import decode, encode, peek_file_type, read
 from safle.wire.planes import count_planes, from_planes, to_planes
 from support.data_sets import KINDS, data_sets, fixed_data, repeated
 

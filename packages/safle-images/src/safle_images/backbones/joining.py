@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx import TensorProto, helper
 
-from safle.encoders import Encoder, check_source
+from safle import Encoder, check_source
 from safle.errors import BackboneError, SafleWarning
 from safle_images.backbones.default import DEFAULT, export_default
 from safle_images.backbones.loading import DECLARED, LARGEST_ONNX, load_backbone

@@ -7,8 +7,8 @@ nothing is unpacked to disk or unpickled.
 import os
 from pathlib import Path
 
+from safle import existing_file
 from safle.errors import ImageError
-from safle.tables import existing_file
 from safle_images.readers.decoding import MOST_PIXELS, decode
 from safle_images.readers.files import Files
 from safle_images.readers.layouts import LAYOUTS, find_layout

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safle import choose_split
 from safle.basics import name_some
 from safle.errors import ImageError
-from safle.tables import choose_split
 
 Label = str | int | None
 """A class, or None where the source does not know it."""

@@ -14,13 +14,21 @@ from typing import Any, Literal
 import numpy as np
 from msgspec import structs
 
-from safle import Calibration, Histogram, declared_range
+from safle import (
+    Accumulator,
+    Calibration,
+    Encoder,
+    Histogram,
+    Model,
+    Solution,
+    Statistics,
+    count,
+    declared_range,
+    encode,
+    kinds,
+    solve,
+)
 from safle.basics import describe
-from safle.encoders import Encoder, kinds
-from safle.model import Model
-from safle.solver import Solution, solve
-from safle.statistics import Accumulator, Statistics, count
-from safle.wire import encode
 from safle_lab.baselines.base import Count, Method, MethodSettings, Result, Task
 
 

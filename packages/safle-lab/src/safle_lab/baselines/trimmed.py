@@ -18,10 +18,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 from sklearn.mixture import GaussianMixture
 
-from safle.encoders import Encoder, LinearEncoder
-from safle.model import Model
-from safle.solver import Solution
-from safle.statistics import Statistics, count
+from safle import Encoder, LinearEncoder, Model, Solution, Statistics, count
 from safle_lab.baselines import safle
 from safle_lab.baselines.base import Method, Result, Task
 

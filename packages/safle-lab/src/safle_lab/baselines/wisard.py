@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders import Encoder
+from safle import Encoder
 from safle_lab.baselines.base import Features, Method, Result, Task, message
 from safle_lab.baselines.safle import Coding, shared_encoder
 

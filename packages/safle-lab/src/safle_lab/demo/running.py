@@ -19,17 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, confusion_matrix
 
-from safle import declared_range
-from safle.basics import atomic
-from safle.encoders import DEFAULT_KIND, Encoder, make_encoder
-from safle.evaluation import render_page
-from safle.model import Model
-from safle.server import Limits, sum_files
-from safle.site import count_table
-from safle.solver import RidgeCurve, solve
-from safle.statistics import Statistics
-from safle.tables import open_table
-from safle.wire import read, write
+from safle import (
+    DEFAULT_KIND,
+    Encoder,
+    Limits,
+    Model,
+    RidgeCurve,
+    Statistics,
+    count_table,
+    declared_range,
+    make_encoder,
+    open_table,
+    read,
+    solve,
+    sum_files,
+    write,
+)
+from safle.basics import atomic, render_page
 from safle_lab.charts import SHARED_TEMPLATES, Chart, Mix, Series, draw
 from safle_lab.digits import Digits, load_digits
 from safle_lab.partitions import Parts, class_mix, partition

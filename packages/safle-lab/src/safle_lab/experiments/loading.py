@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+from safle import Table, as_features, check_source, open_table
 from safle.basics import name_some
-from safle.encoders import as_features, check_source
 from safle.errors import InvalidInput, SafleWarning, TableError
-from safle.tables import Table, open_table
 from safle_lab.experiments.data import DataSet
 from safle_lab.experiments.tensors import SUFFIXES as TENSORS
 from safle_lab.experiments.tensors import read_tensors

@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.metrics import accuracy_score, recall_score, roc_auc_score
 
-from safle.encoders import Encoder
+from safle import Encoder, Model, Statistics, encode
 from safle.errors import InvalidInput, SettingsError
-from safle.model import Model
-from safle.statistics import Statistics
-from safle.wire import encode
 from safle_lab.baselines import Task, method_named, safle
 from safle_lab.baselines.base import Predictor, Progress, SeparateModels, naming_errors
 from safle_lab.experiments.data import REAL, DataSet

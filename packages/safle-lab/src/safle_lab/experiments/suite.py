@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from safle import encoders
+import safle
 from safle_lab.baselines import METHODS
 from safle_lab.baselines.base import Count
 from safle_lab.experiments.plan import Cell, Experiment, Federation, Plan, Request
@@ -75,7 +75,7 @@ class Bucketing(Experiment, frozen=True):
 
     def group_size(self, strategy: str, buckets: int, feature_dim: int) -> int:
         """The largest group that stays within the columns; at least 1."""
-        bucketing = encoders.Bucketing(strategy, buckets)
+        bucketing = safle.Bucketing(strategy, buckets)
         digits = feature_dim * bucketing.functions
         sizes = range(1, min(self.largest_group, digits) + 1)
         fitting = (s for s in sizes if -(-digits // s) * bucketing.radix**s <= self.columns)

@@ -12,9 +12,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from safle import Table, existing_file
 from safle.basics import require_package
 from safle.errors import TableError
-from safle.tables import Table, existing_file
 
 SUFFIXES = (".pt", ".pth")
 EXPECTED = (

@@ -5,9 +5,8 @@ from typing import Any
 
 import tomli_w
 
-from safle.basics import atomic
+from safle.basics import atomic, render_page
 from safle.errors import InvalidInput
-from safle.evaluation import render_page
 from safle_lab.charts import SHARED_TEMPLATES, draw
 from safle_lab.experiments import EXPERIMENTS
 from safle_lab.experiments.running import read_result

@@ -14,7 +14,8 @@ from safle.cli import options as opt
 from safle.cli.facts import counts_facts, show_exposure, warn_of_coarse
 from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
-from safle.encoders import load_encoder, open_matching
+from safle.encoders.base import load_encoder
+from safle.encoders.matching import open_matching
 from safle.errors import InvalidInput
 from safle.site.counting import count_table, describe_repeats, histogram_table
 from safle.site.disguises import Disguises
@@ -23,8 +24,9 @@ from safle.site.release import Before, Release
 from safle.site.sheet import write_release
 from safle.statistics.cells import LEAST_CELL
 from safle.statistics.exposure import describe_cells
-from safle.tables import Table, open_table
-from safle.wire import peek_file_type
+from safle.tables.reading import open_table
+from safle.tables.table import Table
+from safle.wire.container import peek_file_type
 
 
 def release(

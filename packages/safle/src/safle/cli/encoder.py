@@ -15,15 +15,17 @@ from safle.basics.settings import Setting, describe
 from safle.cli import options as opt
 from safle.cli.facts import encoder_facts, warn_of_coarse, warn_of_no_classes
 from safle.cli.session import Session, command, examples
-from safle.encoders import Encoder, LinearEncoder, make_encoder
+from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration, declared_range, of_schema, public_sample
-from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds
+from safle.encoders.linear import LinearEncoder
+from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds, make_encoder
 from safle.errors import TableError
 from safle.statistics.histogram import Histogram
-from safle.tables import open_table, read_moments
+from safle.tables.arrays import read_moments
 from safle.tables.checks import check_source
+from safle.tables.reading import open_table
 from safle.tables.schema import Schema
-from safle.wire import read
+from safle.wire.formats import read
 
 GROUP_EXAMPLES = examples(
     "safle encoder make --range 0 16 --features 64 -o encoder.safetensors",

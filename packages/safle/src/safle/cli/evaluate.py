@@ -11,28 +11,31 @@ from typing import Any
 import numpy as np
 import rich_click as click
 
-from safle.basics import atomic, name_some
+from safle.basics import atomic
 from safle.basics.paths import naming
+from safle.basics.texts import name_some
 from safle.cli import options as opt
 from safle.cli.count import least_cell, release, warn_of_repeats
 from safle.cli.facts import privacy_facts, temperature_of
 from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
-from safle.encoders import open_matching
+from safle.encoders.matching import open_matching
 from safle.errors import DuplicateContribution, InvalidInput
-from safle.evaluation import EvaluationReport
-from safle.evaluation import fit_temperature as fit
 from safle.evaluation.counts import Evaluation
-from safle.evaluation.report import CLASS_TITLES
-from safle.model import Model, load_model
-from safle.server import Store, read_total, write_card
+from safle.evaluation.evaluating import fit_temperature as fit
+from safle.evaluation.report import CLASS_TITLES, EvaluationReport
+from safle.model.model import Model, load_model
+from safle.server.card import write_card
+from safle.server.store import Store
+from safle.server.summing import read_total
 from safle.site.counting import evaluate_table
 from safle.site.disguises import Disguises
 from safle.site.policy import Policy
 from safle.statistics.value import digest_of_sum
-from safle.tables import Table
 from safle.tables.checks import ClassName
-from safle.wire import peek_file_type, read
+from safle.tables.table import Table
+from safle.wire.container import peek_file_type
+from safle.wire.formats import read
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
 COUNTS = "Write the counts of this table, for `safle sum`: no sample, no score of its own leaves."

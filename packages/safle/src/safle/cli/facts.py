@@ -13,12 +13,12 @@ from safetensors import SafetensorError, safe_open
 from safle.basics.memory import readable
 from safle.basics.texts import list_names
 from safle.cli.session import Session
-from safle.encoders import Encoder
+from safle.encoders.base import Encoder
 from safle.tables.checks import ClassName, near_duplicates
 
 if TYPE_CHECKING:
     # No command needs all of these.
-    from safle.model import Model
+    from safle.model.model import Model
     from safle.statistics.exposure import Exposure
     from safle.statistics.histogram import Histogram
     from safle.tables.schema import Schema

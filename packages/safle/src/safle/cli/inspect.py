@@ -14,12 +14,12 @@ from safle.basics.texts import list_names
 from safle.cli import facts as describe
 from safle.cli import options as opt
 from safle.cli.session import Session, command
-from safle.encoders import load_encoder
+from safle.encoders.base import load_encoder
 from safle.errors import TableError
-from safle.model import load_model
+from safle.model.model import load_model
 from safle.site.log import LOG, read_log, site_log
 from safle.statistics.exposure import describe_cells
-from safle.tables import open_table
+from safle.tables.reading import open_table
 from safle.tables.schema import Schema
 from safle.tables.sheets import SHEET_SUFFIXES, read_sheet
 from safle.wire import container

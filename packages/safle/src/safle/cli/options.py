@@ -139,7 +139,7 @@ def parse_classes(text: str | None, like: Any = None) -> Sequence[ClassName] | N
     """``a,b,c`` as class names; as text if the labels ``like`` are text."""
     import numpy as np
 
-    from safle.tables import parse_labels
+    from safle.tables.columns import parse_labels
 
     if text is None:
         return None
@@ -191,7 +191,7 @@ limit_options = options(
 
 def take_limits(options: dict[str, Any], before: Any = None) -> Any:
     """Take the `Limits` out of a command's ``options``; limits not given are as ``before``."""
-    from safle.server import Limits
+    from safle.server.admission import Limits
 
     names = ("most_samples", "most_classes", "only_classes", "class_type", "allow_empty")
     given = {name: value for name in names if (value := options.pop(name, None)) is not None}

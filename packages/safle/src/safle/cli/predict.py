@@ -19,8 +19,8 @@ from safle.basics.texts import neutralise
 from safle.cli import options as opt
 from safle.cli.facts import temperature_of
 from safle.cli.session import STANDARD_OUTPUT, Session, command
-from safle.encoders import open_matching
-from safle.model import Model, load_model
+from safle.encoders.matching import open_matching
+from safle.model.model import Model, load_model
 
 PREDICTIONS = "The .csv file to write, one line per sample; - for standard output."
 

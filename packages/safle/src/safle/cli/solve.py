@@ -10,20 +10,25 @@ from typing import Any, Literal
 
 import rich_click as click
 
-from safle.basics import atomic, describe
+from safle.basics import atomic
 from safle.basics.paths import MOST_BYTES, read_capped
+from safle.basics.settings import describe
 from safle.cli import options as opt
 from safle.cli.facts import model_facts
 from safle.cli.session import Session, command
-from safle.encoders import Encoder, load_encoder, suits_by_class
+from safle.encoders.base import Encoder, load_encoder
 from safle.encoders.codes import CodeSpace
+from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, SolveError
-from safle.model import Model
-from safle.server import Store
-from safle.solver import HEADS, RidgeCurve, Solution
-from safle.solver import solve as solve_statistics
+from safle.model.model import Model
+from safle.server.store import Store
+from safle.solver.heads import HEADS
+from safle.solver.ridge import RidgeCurve
+from safle.solver.solution import Solution
+from safle.solver.solving import solve as solve_statistics
 from safle.statistics.value import Sums
-from safle.wire import peek_file_type, read, write
+from safle.wire.container import peek_file_type
+from safle.wire.formats import read, write
 
 SOLVABLE = ("statistics", "noisy statistics")
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
@@ -54,7 +59,7 @@ def _parse_ridge(
 def _read_priors(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
     if text is None or text == "uniform":
         return text
-    from safle.tables import parse_labels
+    from safle.tables.columns import parse_labels
 
     data = read_capped(text, MOST_BYTES, "a list of priors", InvalidInput)
     try:

@@ -14,7 +14,7 @@ from safle.basics.texts import list_names
 from safle.cli import options as opt
 from safle.cli.facts import warn_of_classes
 from safle.cli.session import Session, command, examples, explain
-from safle.encoders import load_encoder
+from safle.encoders.base import load_encoder
 from safle.errors import SafleError, StoreError
 from safle.server.store import Store
 from safle.wire.container import read_limited

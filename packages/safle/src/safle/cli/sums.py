@@ -12,10 +12,10 @@ from safle.basics.texts import list_names
 from safle.cli import options as opt
 from safle.cli.facts import warn_of_classes, warn_of_coarse
 from safle.cli.session import Session, command
-from safle.encoders import load_encoder
-from safle.server import sum_files
+from safle.encoders.base import load_encoder
+from safle.server.summing import sum_files
 from safle.statistics.histogram import Histogram
-from safle.wire import read
+from safle.wire.formats import read
 
 FILES = (
     "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "

@@ -64,7 +64,7 @@ def kinds() -> dict[str, type[Encoder]]:
 
     Examples
     --------
-    >>> from safle.encoders import kinds
+    >>> from safle import kinds
     >>> [*kinds()][:4]
     ['random-features', 'embedding', 'linear', 'table']
     """

@@ -22,7 +22,7 @@ from safle.errors import InvalidInput
 from safle.evaluation.counts import Evaluation, bin_log_odds, find_cells, shapes
 from safle.model.model import BATCH, Model
 from safle.model.scores import odds
-from safle.solver import HEADS
+from safle.solver.heads import HEADS
 from safle.tables.checks import as_labels
 
 STEPS_PER_OCTAVE, OCTAVES = 16, 6

@@ -11,7 +11,7 @@ from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from safle.encoders import Encoder
+from safle.encoders.base import Encoder
 from safle.encoders.registry import kind_named
 from safle.errors import SafleWarning, SettingsError
 from safle.tables.checks import as_features, as_labels

@@ -19,11 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from safle.basics.settings import describe
 from safle.basics.texts import require_type
-from safle.encoders import Encoder, make_encoder
+from safle.encoders.base import Encoder
 from safle.encoders.calibration import of_schema, public_sample
-from safle.encoders.registry import DEFAULT_KIND, kind_named, setting_names
+from safle.encoders.registry import DEFAULT_KIND, kind_named, make_encoder, setting_names
 from safle.errors import InvalidInput, SafleWarning, SettingsError
-from safle.model import Model
 from safle.model.batches import (
     AUTO,
     allows_gaps,
@@ -31,10 +30,12 @@ from safle.model.batches import (
     check_features,
     class_names,
 )
-from safle.solver import Solution, solve
+from safle.model.model import Model
 from safle.solver.heads import Priors
-from safle.solver.solving import Criterion
-from safle.statistics import Accumulator, Statistics
+from safle.solver.solution import Solution
+from safle.solver.solving import Criterion, solve
+from safle.statistics.accumulator import Accumulator
+from safle.statistics.value import Statistics
 from safle.tables.checks import as_features
 from safle.tables.schema import Schema
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from safle.basics import atomic
 from safle.basics.memory import readable
-from safle.encoders import Encoder
+from safle.encoders.base import Encoder
 from safle.errors import InvalidInput, MissingExtra
 from safle.model.model import Model
 from safle.model.scores import express_squares

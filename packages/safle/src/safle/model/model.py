@@ -20,7 +20,7 @@ from safle.basics import atomic
 from safle.basics.memory import require_free_memory
 from safle.basics.paths import naming, read_capped
 from safle.basics.texts import require_type
-from safle.encoders import Encoder
+from safle.encoders.base import Encoder
 from safle.encoders.codes import Codes
 from safle.errors import InvalidInput
 from safle.model.model_file import MAX_FILE_BYTES, read_model, write_model

@@ -18,8 +18,7 @@ from safle.basics.tensors import (
     read_header,
     refusing_malformed,
 )
-from safle.encoders import Encoder
-from safle.encoders.base import encoder_header, restore_encoder
+from safle.encoders.base import Encoder, encoder_header, restore_encoder
 from safle.errors import WireError
 from safle.model.scores import MOST_BITS, round_to_grid
 from safle.solver.heads import HEADS, FittedHead

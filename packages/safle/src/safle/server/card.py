@@ -11,7 +11,7 @@ from safle.errors import InvalidInput
 from safle.server.contribution import Contribution
 
 if TYPE_CHECKING:
-    from safle.model import Model
+    from safle.model.model import Model
 
 Mode = Literal["plain", "masked"]
 

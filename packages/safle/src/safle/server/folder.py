@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from safle.basics import atomic
 from safle.basics.journal import Row, append_event, read_rows, take_lock
-from safle.encoders import Encoder
+from safle.encoders.base import Encoder
 from safle.errors import StoreError
 from safle.server.contribution import client_of, file_name_of
 

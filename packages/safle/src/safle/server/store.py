@@ -23,7 +23,7 @@ from safle.basics import atomic
 from safle.basics.journal import Row, append_event
 from safle.basics.progress import Progress, no_progress
 from safle.basics.texts import name_some, require_type
-from safle.encoders import Encoder, load_encoder
+from safle.encoders.base import Encoder, load_encoder
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
@@ -43,7 +43,8 @@ from safle.server.contribution import (
     open_contribution,
     read_contribution,
 )
-from safle.statistics import Accumulator, Statistics
+from safle.statistics.accumulator import Accumulator
+from safle.statistics.value import Statistics
 from safle.wire.container import read_limited
 
 _log = logging.getLogger(__name__)
@@ -62,8 +63,7 @@ class Store:
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import LinearEncoder, count, declared_range
-    >>> from safle.wire import encode
+    >>> from safle import LinearEncoder, count, declared_range, encode
     >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> sent = encode(count(encoder, [[0.2], [0.7]], ["ill", "well"]))
     >>> with TemporaryDirectory() as folder, Store.create(f"{folder}/store", encoder) as store:

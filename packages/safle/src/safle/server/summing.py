@@ -22,8 +22,8 @@ from safle.errors import FederationError, InvalidInput, MissingExtra
 from safle.server.admission import Admission, Limits
 from safle.server.contribution import Contribution, open_contribution
 from safle.server.store import Store
-from safle.statistics import Accumulator, Statistics
-from safle.statistics.value import Sums
+from safle.statistics.accumulator import Accumulator
+from safle.statistics.value import Statistics, Sums
 from safle.tables.checks import ClassName
 from safle.wire import container
 from safle.wire.formats import FileFormat, encode, format_named, read
@@ -133,8 +133,7 @@ def read_total(
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from safle import LinearEncoder, count, declared_range
-    >>> from safle.wire import write
+    >>> from safle import LinearEncoder, count, declared_range, write
     >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> with TemporaryDirectory() as folder:
     ...     write(f"{folder}/total.stats", count(encoder, [[0.2]], ["ill"]))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.progress import Progress, no_progress
-from safle.encoders import Encoder
+from safle.encoders.base import Encoder
 from safle.errors import InvalidInput, SafleWarning
 from safle.site.disguises import (
     Disguises,
@@ -30,16 +30,17 @@ from safle.site.disguises import (
     find_disguised_values,
     find_disguises,
 )
-from safle.statistics import Accumulator, Statistics
+from safle.statistics.accumulator import Accumulator
 from safle.statistics.cells import count_cells
 from safle.statistics.histogram import Histogram
+from safle.statistics.value import Statistics
 from safle.tables.checks import ClassName, as_labels
 
 if TYPE_CHECKING:
     # Counting needs neither a model nor a solver.
     from safle.evaluation.counts import Evaluation
-    from safle.model import Model
-    from safle.tables import Table
+    from safle.model.model import Model
+    from safle.tables.table import Table
 
 Copies = NDArray[np.int64]
 ROWS_AT_ONCE = 4_096
@@ -74,8 +75,7 @@ def count_table(
     Examples
     --------
     >>> import numpy as np
-    >>> from safle import LinearEncoder, declared_range
-    >>> from safle.tables import Table
+    >>> from safle import LinearEncoder, Table, declared_range
     >>> encoder = LinearEncoder.calibrated(declared_range(0, 1, feature_dim=1))
     >>> table = Table(np.array([[0.1], [0.1], [0.9]]), np.array(["ill", "ill", "well"]))
     >>> total, rows, _ = count_table(encoder, table, where="ward.csv")
@@ -123,8 +123,7 @@ def evaluate_table(
     Examples
     --------
     >>> import numpy as np
-    >>> from safle import SafleClassifier
-    >>> from safle.tables import Table
+    >>> from safle import SafleClassifier, Table
     >>> model = SafleClassifier().fit([[0.1], [0.2], [0.8], [0.9]], [0, 0, 1, 1]).model_
     >>> table = Table(np.array([[0.3], [0.7]]), np.array([0, 1]))
     >>> total, _, _ = evaluate_table(model, table, where="ward.csv")
@@ -170,7 +169,7 @@ def histogram_table(
 
     Examples
     --------
-    >>> from safle.tables import Table
+    >>> from safle import Table
     >>> zero = Histogram.empty(0, 1, feature_dim=1, bins=2)
     >>> table = Table(np.array([[0.1], [0.1], [0.9]]))
     >>> total, rows, _ = histogram_table(zero, table, where="ward.csv")
@@ -205,7 +204,7 @@ def describe_repeats(table: Table, distinct_rows: int) -> str:
     whatever the share. ``distinct_rows`` is the number of different rows, as `count_table` has
     counted them.
 
-    >>> from safle.tables import Table
+    >>> from safle import Table
     >>> describe_repeats(Table(np.array([[0.1], [0.9]]), np.array([0, 1])), 2)
     ''
     """

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safle.encoders import Encoder
+from safle.encoders.base import Encoder
 from safle.encoders.codes import DENSE_LIMIT, Block, Codes, CodeSpace, Layout, tables_of
 from safle.site.shares import Blocks, find_shares
-from safle.statistics import Accumulator, Statistics
+from safle.statistics.accumulator import Accumulator
 from safle.statistics.cells import (
     cells_of,
     count_cells,
@@ -36,13 +36,13 @@ from safle.statistics.cells import (
     independent_columns,
 )
 from safle.statistics.histogram import Histogram
-from safle.statistics.value import count_codes
-from safle.tables import Table
+from safle.statistics.value import Statistics, count_codes
+from safle.tables.table import Table
 
 if TYPE_CHECKING:
     # Counting needs neither a model nor a solver.
     from safle.evaluation.counts import Evaluation
-    from safle.model import Model
+    from safle.model.model import Model
 
 MOST_WEIGHT = 0.8
 """Estimates of a code are then off by at least half a deviation."""

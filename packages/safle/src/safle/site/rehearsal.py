@@ -16,19 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.progress import Progress, no_progress
-from safle.encoders import Encoder
+from safle.encoders.base import Encoder
 from safle.errors import InvalidInput, SafleWarning
-from safle.model import Model
+from safle.model.model import Model
 from safle.site.counting import count_table, describe_repeats
 from safle.site.policy import Policy, Verdict
 from safle.site.release import Release
-from safle.solver import solve
-from safle.statistics import count, triangle
+from safle.solver.solving import solve
+from safle.statistics import triangle
+from safle.statistics.accumulator import count
 from safle.statistics.cells import LEAST_CELL
 from safle.statistics.exposure import Exposure
-from safle.tables import Table
 from safle.tables.findings import Findings
-from safle.wire import encode
+from safle.tables.table import Table
+from safle.wire.formats import encode
 
 HELD_OUT = 5
 """One of this many samples is held out, to judge the model of the others."""

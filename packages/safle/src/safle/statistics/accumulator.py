@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.basics.memory import require_free_memory
 from safle.basics.texts import name_some, require_type
-from safle.encoders import Encoder
+from safle.encoders.base import Encoder
 from safle.encoders.codes import Codes, CodeSpace
 from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import triangle

@@ -165,7 +165,7 @@ def write_features_file(
     Examples
     --------
     >>> import tempfile
-    >>> from safle.tables import open_table
+    >>> from safle import open_table
     >>> rows = [np.array([46.0, 4.5], "<f4").tobytes()]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     place = f"{folder}/features.safetensors"

@@ -6,8 +6,8 @@ Examples
 --------
 A format of another house says which fields and arrays a file has, and how they are checked:
 
+>>> from safle import FileFormat, SpaceHeader, check_space, container, read_header
 >>> from safle import LinearEncoder, count, declared_range
->>> from safle.wire import *
 >>> def describe(sums):
 ...     return sums.declaration(), {"counts": sums.class_counts}
 >>> def restore(opened):
@@ -22,22 +22,3 @@ A format of another house says which fields and arrays a file has, and how they 
 >>> counts_alone.open(data)[0]
 [1, 1]
 """
-
-from typing import TYPE_CHECKING
-
-from safle.basics.imports import define_public_names
-
-if TYPE_CHECKING:
-    from safle.wire import container as container
-    from safle.wire.container import peek_file_type as peek_file_type
-    from safle.wire.formats import FileFormat as FileFormat
-    from safle.wire.formats import decode as decode
-    from safle.wire.formats import encode as encode
-    from safle.wire.formats import format_named as format_named
-    from safle.wire.formats import read as read
-    from safle.wire.formats import read_header as read_header
-    from safle.wire.formats import write as write
-    from safle.wire.statistics import SpaceHeader as SpaceHeader
-    from safle.wire.statistics import check_space as check_space
-
-define_public_names(__name__)

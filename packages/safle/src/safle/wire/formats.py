@@ -28,11 +28,11 @@ from safle.errors import (
     SafleError,
     WireError,
 )
-from safle.wire import container
+from safle.wire import container as container
 from safle.wire.planes import count_planes, to_planes
 
 if TYPE_CHECKING:
-    from safle.statistics import Statistics
+    from safle.statistics.value import Statistics
 
 FORMATS = {"statistics": "safle.wire.statistics", "histogram": "safle.wire.histogram"}
 """The formats of this room, and their modules, each of which has a ``FORMAT``."""

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from safle.encoders.splitmix import hashes
 from safle.errors import InvariantError, WireError
-from safle.statistics import Statistics, triangle
+from safle.statistics import triangle
 from safle.statistics.factor import Factor, first_independent
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
 from safle.statistics.invariants import Bounds
 from safle.statistics.triangle import Integers, Packed
-from safle.statistics.value import Margins
+from safle.statistics.value import Margins, Statistics
 from safle.wire.container import Container
 
 MOST_SPARE_COLUMNS = 8

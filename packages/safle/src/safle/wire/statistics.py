@@ -17,12 +17,12 @@ from safle.basics.settings import as_settings
 from safle.basics.texts import require_type
 from safle.encoders.codes import MAX_EXPERTS, CodeSpace, Layout
 from safle.errors import WireError
-from safle.statistics import Statistics, triangle
+from safle.statistics import triangle
 from safle.statistics.free_sums import sum_grams
 from safle.statistics.gram import Gram
 from safle.statistics.invariants import verify, verify_margins
 from safle.statistics.triangle import Integers
-from safle.statistics.value import Margins
+from safle.statistics.value import Margins, Statistics
 from safle.tables.checks import ClassName, as_class_names, is_digest
 from safle.wire import container, grams
 from safle.wire.formats import FileFormat, Sections, read_header, typed_errors

@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
+from safle import parse_labels
 from safle.errors import ImageError, TableError
-from safle.tables import parse_labels
 from safle_images.readers.archives import Member, is_image, path_inside, plain_name
 from safle_images.readers.files import Files
 from safle_images.readers.sources import ImageSource, Label, Selection

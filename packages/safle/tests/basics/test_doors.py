@@ -1,13 +1,11 @@
-"""A package imports a public name when it is first used, and nothing else of its room."""
+"""A door imports a public name when it is first used, and nothing else of its room."""
 
 import subprocess
 import sys
 
 PROGRAM = """
 import sys
-from safle.wire import container
-from safle.encoders import DEFAULT_KIND
-from safle.site import write_log
+from safle import DEFAULT_KIND, container, write_log
 print(*[name for name in sys.modules if name.startswith(("safle.solver", "safle.site.air"))])
 """
 
