@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from safle import Accumulator, decode, encode
+from safle.encoders.codes import Block, CodeSpace, Layout
 from safle.errors import InvariantError, WireError
 from safle.server.contribution import open_contribution
-from safle.statistics.factor import Factor
-from safle.statistics.invariants import Bounds
+from safle.statistics.low_rank import LowRank
+from safle.statistics.value import Margins
 from support.data_sets import KINDS, fixed_data
 from support.forging import Forgery
 from support.reference import phi
@@ -126,7 +127,7 @@ def test_what_is_almost_dependent_falls_back_to_the_whole_gram(monkeypatch):
 
 
 def test_a_failure_in_the_last_tile_takes_all_others_back(monkeypatch):
-    monkeypatch.setattr("safle.statistics.factor.TILE", 3)
+    monkeypatch.setattr("safle.statistics.low_rank.TILE", 3)
     data = fixed_data("random-features", samples=6, feature_dim=24)
     forged = Forgery.of(encode(data.count()))
     sums = forged.numbers("sums")
@@ -138,14 +139,16 @@ def test_a_failure_in_the_last_tile_takes_all_others_back(monkeypatch):
 def test_what_is_between_integers_is_refused_where_float32_would_not_see_it(off):
     """A product of a million and a bit, where numbers of float32 are 1/16 apart."""
     root = np.array([[1000.0, 1000.0 + off / 1000]])
-    limits, totals = np.full(2, 32_767), np.zeros(2, np.int64)
-    bounds = Bounds(-limits, limits, totals, np.array([-1, -2], np.int32), samples=4)
-    factor = Factor(root, np.array([0]), np.array([[1000.0]]), bounds)
+    wide = Layout((Block("features", 2, low=-32_767, high=32_767),))
+    space = CodeSpace("0" * 64, wide)
+    none = np.empty(0, np.int64)
+    margins = Margins(space, none, np.zeros((2, 1), np.int64), (0,), np.array([4]))
+    low_rank = LowRank(root, np.array([0]), margins)
     gram = np.zeros(3, np.int64)
     if off:
         with pytest.raises(InvariantError, match="no integers"):
-            factor.add_to(gram, 2, np.arange(2))
+            low_rank.add_to(gram, 2, np.arange(2))
         assert not gram.any()
     else:
-        factor.add_to(gram, 2, np.arange(2))
+        low_rank.add_to(gram, 2, np.arange(2))
         assert (gram == 1_000_000).all()

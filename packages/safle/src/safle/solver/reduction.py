@@ -14,7 +14,6 @@ work is matrix products, and stops when nothing remains, after ``rank(C)`` colum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -154,25 +153,8 @@ class Reduction:
         return column
 
 
-@dataclass(frozen=True)
-class Root:
-    """``C = factor factor'`` in real units."""
-
-    factor: Matrix
-    """(dim, rank), in column order."""
-    pivots: NDArray[np.int64]
-    """(rank,): the rows at which ``factor`` is lower triangular."""
-
-    def divide(self, target: Matrix) -> Matrix:
-        """``c`` with ``factor c = target``, (rank, width), of a target in the gram's range."""
-        quotient: Matrix = solve_triangular(
-            self.factor[self.pivots], target[self.pivots], lower=True
-        )
-        return quotient
-
-
-def root_of(reduction: Reduction) -> Root:
-    """The root of the gram, by its full columns."""
+def find_root(reduction: Reduction) -> tuple[Matrix, NDArray[np.int64]]:
+    """L, (dim, rank), of ``C = L L'`` in real units, and the rows at which it is triangular."""
     sums = reduction.sums
     steps = reduction.steps
     dim = sums.dim
@@ -184,14 +166,14 @@ def root_of(reduction: Reduction) -> Root:
     )
     remainder = sums.diagonal * steps**2
     rounding = ROUNDING * float(remainder.max(initial=0.0))
-    factor = np.empty((dim, most), order="F")
+    root = np.empty((dim, most), order="F")
     pivots = np.empty(most, np.int64)
     rank = 0
     while rank < most and remainder.max(initial=0.0) > rounding:
         block = np.argsort(-remainder, kind="stable")[: min(BLOCK_COLUMNS, most - rank)]
         least = max(rounding, LEAST_PIVOT * float(remainder[block[0]]))
         columns = sums.gram.columns(block) * steps[:, None] * steps[block]
-        columns -= factor[:, :rank] @ factor[block, :rank].T
+        columns -= root[:, :rank] @ root[block, :rank].T
         corner, order, block_rank, _ = lapack.dpstrf(columns[block], lower=1, tol=least)
         kept = order[:block_rank] - 1
         upper = np.tril(corner[:block_rank, :block_rank])
@@ -199,8 +181,9 @@ def root_of(reduction: Reduction) -> Root:
         # Earlier pivots have no remainder, but for rounding.
         new[pivots[:rank]] = 0.0
         new[block[kept]] = upper
-        factor[:, rank : rank + block_rank], pivots[rank : rank + block_rank] = new, block[kept]
+        root[:, rank : rank + block_rank] = new
+        pivots[rank : rank + block_rank] = block[kept]
         rank += block_rank
         remainder -= (new**2).sum(axis=1)
         remainder[pivots[:rank]] = 0.0
-    return Root(factor[:, :rank], pivots[:rank])
+    return root[:, :rank], pivots[:rank]

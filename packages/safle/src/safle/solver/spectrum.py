@@ -5,7 +5,7 @@ criterion for the ridge needs only ``sum_i f(s_i)`` and ``sum_i f(s_i) |v_i' M|^
 ways to these sums:
 
 - A small gram is decomposed.
-- A gram of n samples, fewer than its columns, has a root ``C = L L'`` (`Root`). The matrix
+- A gram of n samples, fewer than its columns, has a root ``C = L L'`` (`find_root`). The matrix
   ``K = L'L``, at most n by n, has all eigenvalues of C that are not zero, and no others.
 - If C or K is large, it is probed: block Lanczos starts from the target and random signs together,
   and gives Gauss quadratures of the sums (for the signs, stochastic estimates of the trace). All
@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, qr
+from scipy.linalg import eigh, qr, solve_triangular
 from threadpoolctl import threadpool_limits
 
 from safle.basics.progress import Progress, no_progress
-from safle.solver.reduction import Reduction, Root, root_of
+from safle.solver.reduction import Reduction, find_root
 from safle.statistics import triangle
 
 DECOMPOSE_UP_TO = 1_500
@@ -115,7 +115,7 @@ def spectrum_of(
     # Noise has full rank, whatever the number of samples.
     rank = size if sums.least_ridge else min(size, sums.sample_count)
     if rank < size and rank <= max(DECOMPOSE_UP_TO, ROOT_SHARE * size):
-        sides = _measure_root(root_of(reduction), reduction.target, effort, progress)
+        sides = _measure_root(reduction, effort, progress)
     elif size <= DECOMPOSE_UP_TO:
         sides = (decompose(reduction.gram(), reduction.forward(reduction.target), rank),)
     else:
@@ -123,17 +123,16 @@ def spectrum_of(
     return Spectrum(sides, reduction.trace, rank)
 
 
-def _measure_root(
-    root: Root, target: Matrix, effort: int, progress: Progress
-) -> tuple[Measures, ...]:
+def _measure_root(reduction: Reduction, effort: int, progress: Progress) -> tuple[Measures, ...]:
     """The measures of C by ``K = L'L``: its target is ``c`` with ``L c = M``."""
-    factor, root_target = root.factor, root.divide(target)
-    rank = factor.shape[1]
+    root, pivots = find_root(reduction)
+    root_target = solve_triangular(root[pivots], reduction.target[pivots], lower=True)
+    rank = root.shape[1]
     if rank <= DECOMPOSE_UP_TO:
-        sides: tuple[Measures, ...] = (decompose(factor.T @ factor, root_target, rank),)
+        sides: tuple[Measures, ...] = (decompose(root.T @ root, root_target, rank),)
     else:
         signs = _signs(rank, effort)
-        sides = _probe(lambda x: factor.T @ (factor @ x), root_target, signs, effort, progress)
+        sides = _probe(lambda x: root.T @ (root @ x), root_target, signs, effort, progress)
     # An eigenvector u_i of K has |v_i' M|^2 = s_i |u_i' c|^2.
     return tuple(
         Measures(side.nodes, side.trace_masses, side.nodes * side.target_masses) for side in sides

@@ -2,7 +2,7 @@
 
 - `Triangle`: as their packed upper triangle;
 - `Samples`: as few samples, which are smaller than their gram;
-- `safle.statistics.factor.Factor`: as the root that some columns of few samples determine.
+- `safle.statistics.low_rank.LowRank`: as the root that some columns of few samples determine.
 """
 
 from __future__ import annotations

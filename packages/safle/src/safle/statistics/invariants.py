@@ -24,7 +24,6 @@ by less than about that times ``(c_ii c_jj)^1/2``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
@@ -65,51 +64,6 @@ _find_impossible = Kernel(
 )
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Ranges and totals of columns, which bound the sums of their products.
-
-    Attributes
-    ----------
-    low, high, total : int64, (dim,), the range and the sum of each column
-    expert : int32, (dim,), the expert of a code; a negative number of its own for a dense column
-    samples : their number
-    """
-
-    low: Integers
-    high: Integers
-    total: Integers
-    expert: NDArray[np.int32]
-    samples: int
-
-    @staticmethod
-    def of(s: Margins) -> Bounds:
-        seen, layout = len(s.codes), s.layout
-        owners = np.repeat(np.arange(layout.experts), np.diff(s.offsets))
-        return Bounds(
-            np.concatenate([np.zeros(seen, np.int64), layout.low]),
-            np.concatenate([np.ones(seen, np.int64), layout.high]),
-            s.totals,
-            np.concatenate([owners, -1 - np.arange(layout.dense_dim)]).astype(np.int32),
-            s.sample_count,
-        )
-
-    def find_impossible(self, gram: Packed, first: int, power: Integers) -> Integers:
-        """Places (row, column), column >= ``first``, of entries that no samples have, exactly.
-
-        Their bounds are ``(x - l)(y - m) >= 0`` and its three kin, summed over the samples, and
-        Cauchy's and Schwarz's inequality. ``power`` is the diagonal, and not negative.
-        """
-        found = np.full(len(self.low), -1, np.int64)
-        reach = int(max(np.abs(self.low).max(initial=1), np.abs(self.high).max(initial=1)))
-        # Each bound adds an entry and three products: if narrow, these fit 64 bits.
-        narrow = 4 * self.samples * reach**2 < 1 << 62 and int(power.max(initial=0)) < 1 << 62
-        columns = self.low, self.high, self.total, power
-        _find_impossible(gram, first, *columns, self.samples, int(narrow), found)
-        rows = np.flatnonzero(found >= 0)
-        return np.column_stack([rows, found[rows]])
-
-
 def verify_margins(margins: Margins) -> None:
     """Check what holds without the gram, before anything of the gram's size is decompressed."""
     if margins.cross.shape != (margins.dim, len(margins.class_names)):
@@ -137,6 +91,23 @@ def verify_triangle(margins: Margins, packed: Packed, diagonal: Integers) -> Non
     """Check a whole gram, whose diagonal has been checked against these margins."""
     _check_products(margins, packed, diagonal)
     _check_semidefinite(margins, packed, diagonal)
+
+
+def find_impossible(s: Margins, gram: Packed, first: int, power: Integers) -> Integers:
+    """Places (row, column), column >= ``first``, of entries that no samples have, exactly.
+
+    Their bounds are ``(x - l)(y - m) >= 0`` and its three kin, summed over the samples, and
+    Cauchy's and Schwarz's inequality. ``power`` is the diagonal, and not negative.
+    """
+    found = np.full(s.dim, -1, np.int64)
+    reach = int(max(np.abs(s.low).max(initial=1), np.abs(s.high).max(initial=1)))
+    # Each bound adds an entry and three products: if narrow, these fit 64 bits.
+    narrow = 4 * s.sample_count * reach**2 < 1 << 62 and int(power.max(initial=0)) < 1 << 62
+    _find_impossible(
+        gram, first, s.low, s.high, s.totals, power, s.sample_count, int(narrow), found
+    )
+    rows = np.flatnonzero(found >= 0)
+    return np.column_stack([rows, found[rows]])
 
 
 def fail(invariant: str, found: str) -> NoReturn:
@@ -219,7 +190,7 @@ def _check_products(s: Margins, packed: Packed, diagonal: Integers) -> None:
     _fail_at_pair(s, margins, broken[broken[:, 0] >= 0])
     if not dense:
         return
-    impossible = Bounds.of(s).find_impossible(packed, seen, diagonal)
+    impossible = find_impossible(s, packed, seen, diagonal)
     _fail_at_pair(s, "a product of two columns fits their ranges, totals and squares", impossible)
     if seen:
         starts = triangle.start(np.arange(seen), s.dim) + seen

@@ -93,6 +93,22 @@ class Margins:
         """Sum of each column over all samples, int64, (dim,)."""
         return self.cross.sum(axis=1)
 
+    @cached_property
+    def low(self) -> NDArray[np.int64]:
+        """Smallest value of each column, int64, (dim,)."""
+        return np.concatenate([np.zeros(len(self.codes), np.int64), self.layout.low])
+
+    @cached_property
+    def high(self) -> NDArray[np.int64]:
+        """Largest value of each column, int64, (dim,)."""
+        return np.concatenate([np.ones(len(self.codes), np.int64), self.layout.high])
+
+    @cached_property
+    def experts(self) -> NDArray[np.int32]:
+        """The expert of each code, int32, (dim,); negative, and different, for dense columns."""
+        owners = np.repeat(np.arange(self.layout.experts), np.diff(self.offsets))
+        return np.concatenate([owners, -1 - np.arange(self.layout.dense_dim)]).astype(np.int32)
+
     def of_class(self, place: int) -> Margins:
         """Margins of one class's samples, in the columns that are counted by class."""
         layout = self.layout.class_layout

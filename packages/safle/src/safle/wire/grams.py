@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 from safle.encoders.splitmix import hashes
 from safle.errors import InvariantError, WireError
 from safle.statistics import triangle
-from safle.statistics.factor import Factor, first_independent
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
-from safle.statistics.invariants import Bounds
+from safle.statistics.low_rank import LowRank, first_independent
 from safle.statistics.triangle import Integers, Packed
 from safle.statistics.value import Margins, Statistics
 from safle.wire.container import Container
@@ -148,19 +147,19 @@ class Columns:
         columns[:, ~self._sent] = margins.layout.scales[constants] * margins.totals[:, None]
         return columns
 
-    def restore(self, values: Integers) -> Factor:
+    def restore(self, values: Integers) -> LowRank:
         """The root of the gram that the values of `to_values` determine."""
         columns = self._from_values(values)
-        factor = Factor.of(columns, self.chosen, self.rank, Bounds.of(self.margins))
-        spare = ~np.isin(self.chosen, factor.basis)
-        if (factor.columns(self.chosen[spare]) != columns[:, spare]).any():
+        gram = LowRank.of(columns, self.chosen, self.rank, self.margins)
+        spare = ~np.isin(self.chosen, gram.pivots)
+        if (gram.columns(self.chosen[spare]) != columns[:, spare]).any():
             raise WireError("the columns sent contradict each other; they were altered")
         n, places = self.margins.sample_count, np.flatnonzero(self.basis)
         order, most = candidates(self.margins)
         tried = order[: int(places[-1]) + 1 if self.rank == n else most]
-        if not np.array_equal(first_independent(factor.columns(tried, tried), n), places):
+        if not np.array_equal(first_independent(gram.columns(tried, tried), n), places):
             raise WireError("the columns are not those that the format prescribes")
-        return factor
+        return gram
 
 
 def choose(statistics: Statistics, per_spare: int = PER_SPARE) -> tuple[Columns, Integers] | None:
@@ -187,11 +186,11 @@ def _basis(statistics: Statistics) -> NDArray[np.bool_]:
 def _determines(statistics: Statistics, chosen: Columns, entries: Integers) -> bool:
     """Whether the receiver would restore every entry; random combinations of them tell."""
     try:
-        factor = Factor.of(entries, chosen.chosen, chosen.rank, Bounds.of(statistics))
+        gram = LowRank.of(entries, chosen.chosen, chosen.rank, statistics)
     except InvariantError:
         return False
     signs = np.random.Generator(np.random.PCG64(0)).choice([-1.0, 1.0], (statistics.dim, PROBES))
-    differences = factor.multiply(signs) - statistics.gram.multiply(signs)
+    differences = gram.multiply(signs) - statistics.gram.multiply(signs)
     return bool((np.abs(differences) < TOLERANCE).all())
 
 

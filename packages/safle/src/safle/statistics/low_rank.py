@@ -20,7 +20,7 @@ from scipy.linalg import lapack, solve_triangular
 from safle._native import Kernel, use_threads
 from safle.errors import InvariantError
 from safle.statistics.gram import ALL_ROWS, multiply_out
-from safle.statistics.invariants import Bounds, fail
+from safle.statistics.invariants import fail
 from safle.statistics.triangle import Integers, Packed
 
 if TYPE_CHECKING:
@@ -66,19 +66,25 @@ _add_integers = Kernel(
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
-    """A gram as its root Z, (rank, dim), with independent columns, (rank,), and their factor L."""
+class LowRank:
+    """A gram as its root Z.
+
+    Attributes
+    ----------
+    root : float64, (rank, dim)
+    pivots : int64, (rank,), independent columns; at these the root is L'
+    margins : of the same samples; they bound the entries
+    """
 
     root: Matrix
-    basis: Integers
-    lower: Matrix
-    bounds: Bounds
+    pivots: Integers
+    margins: Margins
     packed = cached_property(multiply_out)
 
     @staticmethod
     @use_threads(1)
-    def of(columns: Integers, chosen: Integers, rank: int, bounds: Bounds) -> Factor:
-        """The factor of the gram with these columns, ``rank`` of which are independent."""
+    def of(columns: Integers, chosen: Integers, rank: int, margins: Margins) -> LowRank:
+        """The gram with these columns at ``chosen``, ``rank`` of which are independent."""
         block = columns[chosen].astype(np.float64)
         tolerance = DEPENDENT_SHARE * float(block.diagonal().max(initial=0.0))
         lower, order, independent, _ = lapack.dpstrf(block, lower=1, tol=tolerance)
@@ -86,14 +92,15 @@ class Factor:
             raise InvariantError(
                 f"{independent} columns of {rank} are independent; no data set has these sums"
             )
-        lower, order = np.tril(lower[:rank, :rank]), order[:rank] - 1
+        lower = np.tril(lower[:rank, :rank])
+        order = order[:rank] - 1
         # LAPACK wants it column by column in memory: so it copies nothing.
         right = columns[:, order].astype(np.float64).T
         root = solve_triangular(lower, right, lower=True, overwrite_b=True, check_finite=False)
         # By Cauchy and Schwarz, no product is larger than the longest column's square.
         if not (np.einsum("ri,ri->i", root, root) < LARGEST_SQUARE).all():
             raise InvariantError("sums beyond 2**53; these are not sums of any data set")
-        return Factor(root, chosen[order], lower, bounds)
+        return LowRank(root, chosen[order], margins)
 
     @property
     def dim(self) -> int:
@@ -136,7 +143,8 @@ class Factor:
 
     def _tile(self, top: int, left: int, lengths: Matrix) -> tuple[NDArray[Any], bool]:
         """A tile rounded to integers, and whether `_round` accepts it."""
-        rows, columns = slice(top, top + TILE), slice(left, left + TILE)
+        rows = slice(top, top + TILE)
+        columns = slice(left, left + TILE)
         length = float(lengths[rows].max() * lengths[columns].max())
         rounding = FLOAT32_ROUNDING * np.sqrt(len(self.root)) * length
         if rounding <= FLOAT32_MOST:
@@ -150,12 +158,23 @@ class Factor:
         """Round a tile, whose first entry is (``top``, ``left``) of the gram, in place.
 
         Returns whether every entry on or above the diagonal is an integer but for ``tolerance``,
-        a possible product of two columns (see `Bounds.find_impossible`), and zero for two different
-        codes of one expert.
+        a possible product of two columns (see `invariants.find_impossible`), and zero for two
+        different codes of one expert.
         """
         faults = np.zeros(len(tile), np.int64)
-        columns = self.bounds.low, self.bounds.high, self.bounds.total, self.bounds.expert
-        _round_tile(tile, top, left, *columns, self.bounds.samples, tolerance, faults)
+        margins = self.margins
+        _round_tile(
+            tile,
+            top,
+            left,
+            margins.low,
+            margins.high,
+            margins.totals,
+            margins.experts,
+            margins.sample_count,
+            tolerance,
+            faults,
+        )
         return not faults.any()
 
     def verify(self, margins: Margins) -> None:
@@ -167,8 +186,9 @@ class Factor:
             ones = np.add.reduceat(codes, margins.offsets[:-1], axis=1)
             if not (np.abs(ones.T @ self.root - totals) < INTEGER_DISTANCE).all():
                 fail("an expert's codes sum to one for every sample", "they do not")
-        cross = margins.cross[self.basis].astype(np.float64)
-        labels = solve_triangular(self.lower, cross, lower=True, check_finite=False)
+        cross = margins.cross[self.pivots].astype(np.float64)
+        lower = self.root[:, self.pivots].T
+        labels = solve_triangular(lower, cross, lower=True, check_finite=False)
         if not (np.abs(self.root.T @ labels - margins.cross) < INTEGER_DISTANCE).all():
             fail("the class sums belong to the same samples as the products", "they do not")
         counts = np.sqrt(margins.class_counts.astype(np.float64))
