@@ -38,7 +38,7 @@ from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput
 from safle.solver.choice import choose_ridge
 from safle.solver.least_squares import LeastSquares, solve_exactly
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 
 CLIENTS, MOST_SAMPLES = 100, 500
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)

@@ -54,12 +54,12 @@ from .statistics.free_sums import FreeSums as FreeSums
 from .statistics.histogram import MAX_SAMPLES as MAX_SAMPLES
 from .statistics.histogram import Histogram as Histogram
 from .statistics.join import join_cells as join_cells
+from .statistics.statistics import ONLY_EXACT as ONLY_EXACT
+from .statistics.statistics import Statistics as Statistics
+from .statistics.statistics import Sums as Sums
+from .statistics.statistics import count_codes as count_codes
 from .statistics.summable import Summable as Summable
 from .statistics.triangle import Integers as Integers
-from .statistics.value import ONLY_EXACT as ONLY_EXACT
-from .statistics.value import Statistics as Statistics
-from .statistics.value import Sums as Sums
-from .statistics.value import count_codes as count_codes
 from .tables.arrays import read_moments as read_moments
 from .tables.arrays import write_features_file as write_features_file
 from .tables.arrays import write_moments as write_moments

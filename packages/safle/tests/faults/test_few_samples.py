@@ -12,7 +12,7 @@ from safle.encoders.codes import Block, CodeSpace, Layout
 from safle.errors import InvariantError, WireError
 from safle.server.contribution import open_contribution
 from safle.statistics.low_rank import LowRank
-from safle.statistics.value import Margins
+from safle.statistics.statistics import Margins
 from support.data_sets import KINDS, fixed_data
 from support.forging import Forgery
 from support.reference import phi

@@ -31,7 +31,7 @@ from safle.server.summing import read_total
 from safle.site.counting import evaluate_table
 from safle.site.disguises import Disguises
 from safle.site.policy import Policy
-from safle.statistics.value import digest_of_sum
+from safle.statistics.statistics import digest_of_sum
 from safle.tables.checks import ClassName
 from safle.tables.table import Table
 from safle.wire.container import peek_file_type

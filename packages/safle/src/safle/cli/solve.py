@@ -26,7 +26,7 @@ from safle.solver.heads import HEADS
 from safle.solver.ridge import RidgeCurve
 from safle.solver.solution import Solution
 from safle.solver.solving import solve as solve_statistics
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 from safle.wire.container import peek_file_type
 from safle.wire.formats import read, write
 

@@ -35,7 +35,7 @@ from safle.solver.heads import Priors
 from safle.solver.solution import Solution
 from safle.solver.solving import Criterion, solve
 from safle.statistics.accumulator import Accumulator
-from safle.statistics.value import Statistics
+from safle.statistics.statistics import Statistics
 from safle.tables.checks import as_features
 from safle.tables.schema import Schema
 

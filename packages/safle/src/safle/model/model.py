@@ -59,7 +59,7 @@ class Model:
     temperature : divides scores before they become probabilities; None where neither statistics
         nor evaluation counts gave one
     promise : of noisy statistics, as text; empty without noise
-    sum_digest : `safle.statistics.value.digest_of_sum` of the statistics
+    sum_digest : `safle.statistics.statistics.digest_of_sum` of the statistics
 
     Examples
     --------

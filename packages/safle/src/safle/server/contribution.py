@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 
 from safle.encoders.codes import CodeSpace
 from safle.errors import InvalidInput
-from safle.statistics.value import Statistics
+from safle.statistics.statistics import Statistics
 from safle.tables.checks import ClassName
 from safle.wire.statistics import FORMAT, Admit, read_head
 

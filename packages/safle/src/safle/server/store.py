@@ -44,7 +44,7 @@ from safle.server.contribution import (
     read_contribution,
 )
 from safle.statistics.accumulator import Accumulator
-from safle.statistics.value import Statistics
+from safle.statistics.statistics import Statistics
 from safle.wire.container import read_limited
 
 _log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from safle.server.admission import Admission, Limits
 from safle.server.contribution import Contribution, open_contribution
 from safle.server.store import Store
 from safle.statistics.accumulator import Accumulator
-from safle.statistics.value import Statistics, Sums
+from safle.statistics.statistics import Statistics, Sums
 from safle.tables.checks import ClassName
 from safle.wire import container
 from safle.wire.formats import FileFormat, encode, format_named, read

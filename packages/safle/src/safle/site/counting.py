@@ -33,7 +33,7 @@ from safle.site.disguises import (
 from safle.statistics.accumulator import Accumulator
 from safle.statistics.cells import count_cells
 from safle.statistics.histogram import Histogram
-from safle.statistics.value import Statistics
+from safle.statistics.statistics import Statistics
 from safle.tables.checks import ClassName, as_labels
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from safle.statistics.cells import (
     independent_columns,
 )
 from safle.statistics.histogram import Histogram
-from safle.statistics.value import Statistics, count_codes
+from safle.statistics.statistics import Statistics, count_codes
 from safle.tables.table import Table
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from safle.solver.least_squares import require_memory
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import MARGIN, MOST_SLACK, RidgeCurve, ridge_curve
 from safle.solver.spectrum import Spectrum, decompose, spectrum_of
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 
 NEGLIGIBLE_EVIDENCE = 2.0
 """Twice the log of a ratio of evidences: less favours neither (Kass and Raftery, 1995)."""

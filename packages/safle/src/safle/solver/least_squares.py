@@ -24,7 +24,7 @@ from safle.errors import SolveError
 from safle.solver.ordered import multiply_in_order
 from safle.solver.refinement import System, refine
 from safle.solver.spectrum import spectrum_of
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 
 if TYPE_CHECKING:
     from safle.solver.choice import RidgeChoice

@@ -23,7 +23,7 @@ from scipy.linalg import lapack, solve_triangular
 from safle._native import Kernel
 from safle.basics.memory import require_free_memory
 from safle.statistics.free_sums import FreeSums
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 
 Matrix = NDArray[np.float64]
 BLOCK_COLUMNS = 128

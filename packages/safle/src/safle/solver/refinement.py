@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from safle._native import Kernel
 from safle.errors import SolveError
 from safle.statistics import triangle
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 
 DIGIT_BITS = 20
 MIN_DIGIT_BITS = 4

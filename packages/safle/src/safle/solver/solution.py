@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from safle.encoders.codes import CodeSpace
 from safle.solver.heads import FittedHead, Matrix, Vector
-from safle.statistics.value import Sums, digest_of_sum
+from safle.statistics.statistics import Sums, digest_of_sum
 from safle.tables.checks import ClassName
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Origin:
     space : code space of the encoder that made the sums
     codes : int64, (seen,), columns of the codes that have weights
     class_names : ascending
-    sum_digest : `safle.statistics.value.digest_of_sum`; empty where it is not known
+    sum_digest : `safle.statistics.statistics.digest_of_sum`; empty where it is not known
     promise : of noisy sums, as text; empty without noise
     """
 

@@ -22,7 +22,7 @@ from safle.solver.heads.quadratic import can_square
 from safle.solver.least_squares import LeastSquares, solve_exactly
 from safle.solver.ridge import CRITERIA
 from safle.solver.solution import Solution
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 
 log = logging.getLogger(__name__)
 Criterion = Literal["auto", "gcv", "evidence"]

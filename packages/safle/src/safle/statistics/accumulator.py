@@ -22,8 +22,7 @@ from safle.errors import CountOverflow, InvalidInput, InvariantError
 from safle.statistics import triangle
 from safle.statistics.counting import largest_square
 from safle.statistics.gram import Triangle, require_gram
-from safle.statistics.triangle import Integers, Packed
-from safle.statistics.value import (
+from safle.statistics.statistics import (
     ONLY_EXACT,
     Margins,
     Statistics,
@@ -31,6 +30,7 @@ from safle.statistics.value import (
     count_codes,
     without_absent,
 )
+from safle.statistics.triangle import Integers, Packed
 from safle.tables.checks import ClassName, as_class_names, as_labels
 from safle.tables.findings import Findings
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from safle.statistics.value import Statistics
+    from safle.statistics.statistics import Statistics
 
 LEAST_CELL = 10
 """The k of the threshold rule that a policy proposes: agencies use 3 to 10 or more."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from safle.statistics.cells import LEAST_CELL, Cells, count_cells, independent_columns
 from safle.statistics.join import join_cells
-from safle.statistics.value import Statistics
+from safle.statistics.statistics import Statistics
 
 FEW_SAMPLES = 5
 """The sums of a class with fewer samples say much about each of them."""

@@ -25,8 +25,8 @@ from safle.encoders.codes import CodeSpace, Layout
 from safle.errors import InvariantError
 from safle.statistics import triangle
 from safle.statistics.gram import Gram, Triangle
+from safle.statistics.statistics import Margins, Statistics, Sums, class_places, without_absent
 from safle.statistics.triangle import Integers, Packed
-from safle.statistics.value import Margins, Statistics, Sums, class_places, without_absent
 from safle.tables.checks import ClassName
 
 LARGEST_CODE_PRODUCT = 1 << 46

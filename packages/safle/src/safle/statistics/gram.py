@@ -21,7 +21,7 @@ from safle.statistics.invariants import verify_triangle
 from safle.statistics.triangle import Integers, Packed
 
 if TYPE_CHECKING:
-    from safle.statistics.value import Margins
+    from safle.statistics.statistics import Margins
 
 ALL_ROWS = slice(None)
 FLOAT32_EXACT = 1 << 24

@@ -40,7 +40,7 @@ from safle.statistics.triangle import Integers, Packed
 from safle.tables.checks import as_class_names
 
 if TYPE_CHECKING:
-    from safle.statistics.value import Margins, Sums
+    from safle.statistics.statistics import Margins, Sums
 
 LARGEST_SHIFT = 1e-8
 """A matrix of unit diagonal is semidefinite if it is definite with this added to its diagonal;

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.statistics.cells import LEAST_CELL
-from safle.statistics.value import Statistics
+from safle.statistics.statistics import Statistics
 
 MOST_COLUMNS = 4_096
 """Columns that are joined: their counts take 64 MB. Of more, the first tables are."""

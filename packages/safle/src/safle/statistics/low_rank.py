@@ -24,7 +24,7 @@ from safle.statistics.invariants import fail
 from safle.statistics.triangle import Integers, Packed
 
 if TYPE_CHECKING:
-    from safle.statistics.value import Margins
+    from safle.statistics.statistics import Margins
 
 Matrix = NDArray[np.float64]
 TILE = 1024

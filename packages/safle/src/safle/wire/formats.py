@@ -32,7 +32,7 @@ from safle.wire import container as container
 from safle.wire.planes import count_planes, to_planes
 
 if TYPE_CHECKING:
-    from safle.statistics.value import Statistics
+    from safle.statistics.statistics import Statistics
 
 FORMATS = {"statistics": "safle.wire.statistics", "histogram": "safle.wire.histogram"}
 """The formats of this room, and their modules, each of which has a ``FORMAT``."""

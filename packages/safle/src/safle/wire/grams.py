@@ -26,8 +26,8 @@ from safle.statistics import triangle
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.gram import Triangle
 from safle.statistics.low_rank import LowRank, first_independent
+from safle.statistics.statistics import Margins, Statistics
 from safle.statistics.triangle import Integers, Packed
-from safle.statistics.value import Margins, Statistics
 from safle.wire.container import Container
 
 MOST_SPARE_COLUMNS = 8

@@ -21,8 +21,8 @@ from safle.statistics import triangle
 from safle.statistics.free_sums import sum_grams
 from safle.statistics.gram import Gram
 from safle.statistics.invariants import verify, verify_margins
+from safle.statistics.statistics import Margins, Statistics
 from safle.statistics.triangle import Integers
-from safle.statistics.value import Margins, Statistics
 from safle.tables.checks import ClassName, as_class_names, is_digest
 from safle.wire import container, grams
 from safle.wire.formats import FileFormat, Sections, read_header, typed_errors

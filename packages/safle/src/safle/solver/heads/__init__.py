@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from safle.errors import InvalidInput
 from safle.solver.ordered import log_shares
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 from safle.tables.checks import ClassName
 
 if TYPE_CHECKING:

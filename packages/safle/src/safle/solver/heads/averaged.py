@@ -17,7 +17,7 @@ from safle.solver.heads import quadratic as squares
 from safle.solver.heads.discriminant import centre, mix, of_mixing
 from safle.solver.ordered import multiply_in_order
 from safle.solver.temperature import find_temperature, fit_log_odds
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 
 if TYPE_CHECKING:
     from safle.solver.least_squares import LeastSquares

@@ -17,7 +17,7 @@ from safle.errors import SolveError
 from safle.solver.heads import BaseOf, FittedHead, Head, Matrix, Vector
 from safle.solver.ordered import invert_in_order, log_shares, multiply_in_order
 from safle.solver.temperature import find_temperature
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 
 if TYPE_CHECKING:
     from safle.solver.least_squares import LeastSquares

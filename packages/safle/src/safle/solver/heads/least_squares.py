@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from safle.solver.heads import BaseOf, FittedHead, Head
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 
 
 def fit(sums: Sums, base_of: BaseOf) -> FittedHead:

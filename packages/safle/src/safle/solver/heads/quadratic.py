@@ -43,7 +43,7 @@ from safle.errors import InvalidInput, SolveError
 from safle.solver.heads import BaseOf, FittedHead, Head, Matrix, Vector, discriminant
 from safle.solver.ordered import log_shares
 from safle.statistics.free_sums import sum_grams
-from safle.statistics.value import Sums
+from safle.statistics.statistics import Sums
 
 if TYPE_CHECKING:
     from safle.solver.least_squares import LeastSquares
