@@ -18,7 +18,7 @@ MOST = {
     "public classes": 78,
     "packed tuples": 114,
     "isinstance on values that add up": 0,
-    "lines": 22_718,
+    "lines": 22_745,
 }
 
 

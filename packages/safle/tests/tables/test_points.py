@@ -40,6 +40,9 @@ def make_hospital(number: int) -> pl.DataFrame:
             "creatinine": generator.uniform(0.6, 1.6, ROWS).round(2),
             "nodes": generator.geometric(0.3, ROWS) - 1,
             "Death": generator.choice(["alive", "dead"], ROWS),
+            "height": generator.normal(170, 9, ROWS).round(),
+            "nyha": generator.integers(1, 5, ROWS),
+            "grade": generator.choice(["low", "mid", "high"], ROWS),
         }
     )
 
@@ -91,6 +94,11 @@ TRAPS = {
         "names:creatinine",
         "'Creatinine (mg/dL)' in a.toml and 'creatinine' in b.toml, c.toml, d.toml",
     ),
+    "name's unit without brackets": (
+        {"a": rename("creatinine", "creatinine_mg_dl"), "b": rename("creatinine", "creatinine, %")},
+        "names:creatinine",
+        "'creatinine_mg_dl' in a.toml",
+    ),
     "name's case": ({"c": rename("age", "Age")}, "names:age", "'Age' in c.toml"),
     "name's blanks": ({"b": rename("smoker", "smo ker")}, "names:smoker", "'smo ker' in b.toml"),
     "classes' case": (
@@ -123,6 +131,18 @@ TRAPS = {
         "missing:smoker",
         "c.toml goes down to -1",
     ),
+    "two units that nearly touch": (
+        {"d": put_scale("height", 1 / 2.54)},
+        "units:height",
+        "d.toml says",
+    ),
+    "codes that touch": (
+        {"d": lambda frame: frame.with_columns(pl.col("nyha").replace({1: 4, 2: 6, 3: 7, 4: 9}))},
+        "levels:nyha",
+        "4 to 9 in d.toml",
+    ),
+    "a number among words": ({"b": put("grade", "9", 8)}, "missing:grade", "'9' among words"),
+    "a dash among words": ({"b": put("grade", "-", 8)}, "missing:grade", "'-' among words"),
     "counted in tens": ({"d": scale("nodes", 10)}, "units:nodes", "d.toml says 0 to"),
     "below zero": (
         {"a": lambda frame: frame.with_columns(pl.col("creatinine") - 1)},

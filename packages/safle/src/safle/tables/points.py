@@ -13,7 +13,7 @@ from itertools import combinations
 
 from safle.basics.texts import name_some
 from safle.errors import SettingsError
-from safle.tables.cells import numeric_marks
+from safle.tables.cells import is_number, numeric_marks
 from safle.tables.checks import spelling_of
 from safle.tables.schema import RARE, Column, Schema
 
@@ -27,9 +27,15 @@ MOST_WIDER = 8
 """A range more than this many times wider than another is suspect: hospitals differ by less."""
 MOST_LARGER = 3
 """So is a range of which both ends are more than this many times larger."""
+LARGEST_CODE = 9
+"""Whole numbers up to this one may be codes of levels: ranges of these that only touch differ."""
 SHARE_LOWER = 0.2
 """And one that begins so much lower, as a share of a width: a part may be in another unit."""
-_UNIT_IN_NAME = re.compile(r"[(\[][^()\[\]]*[)\]]")
+_UNIT = "kg|g|mg|ug|µg|ng|lbs?|cm|mm|inch|ft|years?|months?|days?|[munp]?mol|dl|ml|iu|mmhg|kpa|%"
+_UNIT_IN_NAME = re.compile(
+    rf"[(\[][^()\[\]]*[)\]]|[\s_,;:]+(in[\s_]+)?({_UNIT})([\s_/]*(d|m)?l)?$", re.IGNORECASE
+)
+"""A unit in brackets, or at the end: Weight (kg), weight_kg, creatinine, mg/dL."""
 
 
 def find_points(drafts: Drafts) -> list[Point]:
@@ -165,11 +171,15 @@ def _numbers(columns: Columns) -> dict[str, Column]:
 
 
 def _find_other_codes(columns: Columns, _: Drafts) -> Iterator[str]:
-    """Whether some write 0 and 1 where others write 1 and 2."""
+    """Whether some write 0 and 1 where others write 1 and 2, or 3, 6 and 7 where others 1 to 3."""
+    numbers = _numbers(columns)
     files: dict[str, list[str]] = {}
-    for file, column in _numbers(columns).items():
+    for file, column in numbers.items():
         files.setdefault(column.text, []).append(file)
-    if {*files} == {"0 to 1", "1 to 2"}:
+    lows = [column.low for column in numbers.values()]
+    highs = [column.high for column in numbers.values()]
+    are_codes = all(end in range(LARGEST_CODE + 1) for end in lows + highs)
+    if are_codes and numbers and min(highs) <= max(lows):
         listed = [f"{text} in {', '.join(where)}" for text, where in files.items()]
         yield f"it has {'; '.join(listed)}: are they codes of the same two levels?"
 
@@ -199,10 +209,14 @@ def _differ_in_scale(one: Column, other: Column) -> bool:
     wider = wide.high - wide.low > MOST_WIDER * (narrow.high - narrow.low)
     larger = wide.low > MOST_LARGER * narrow.low > 0 and wide.high > MOST_LARGER * narrow.high
     lower, upper = sorted([one, other], key=lambda column: column.low)
-    is_fraction = 0 <= MOST_LARGER * lower.low < upper.low
-    is_far = upper.low - lower.low > SHARE_LOWER * (upper.high - upper.low)
+    width = upper.high - upper.low
+    further = upper.low - lower.low
+    is_fraction = 0 <= MOST_LARGER * lower.low < upper.low and further > SHARE_LOWER * width
+    # Inches among centimetres are 2.5 times smaller, and further down than centimetres span.
+    is_below = 0 <= 2 * lower.low < upper.low and further > width
+    is_part = is_below and lower.high > upper.low + width / 2
     # A lone number is a doubt of its own.
-    return apart or wider or larger or (is_fraction and is_far and not lower.lone)
+    return apart or wider or larger or ((is_fraction or is_part) and not lower.lone)
 
 
 def _find_unit_of_some(columns: Columns, _: Drafts) -> Iterator[str]:
@@ -224,6 +238,17 @@ def _find_lone(columns: Columns, _: Drafts) -> Iterator[str]:
     if files:
         listed = "; ".join(f"{text} in {', '.join(where)}" for text, where in files.items())
         yield f"{listed}, far from all other values: does it stand for a missing value?"
+
+
+def _find_marks_among_words(columns: Columns, _: Drafts) -> Iterator[str]:
+    """A number or a dash that one file has among levels that are words, and no other file has."""
+    for file, column in columns.items():
+        others = {text for name, other in columns.items() if name != file for text in other.levels}
+        odd = [text for text in column.levels if is_number(text) or not any(map(str.isalnum, text))]
+        words = [text for text in column.levels if text not in odd]
+        alone = [text for text in odd if others and text not in others]
+        if alone and len(words) > len(odd):
+            yield f"{file} has {alone[0]!r} among words: does it stand for a missing value?"
 
 
 def _find_below_zero(columns: Columns, _: Drafts) -> Iterator[str]:
@@ -265,6 +290,7 @@ MARK_ADVICE = (
     " If so, draft again with --missing COLUMN=MARK; if not, delete 'lone' of the column in the "
     "draft"
 )
+WORD_ADVICE = " If so, draft again with --missing COLUMN=MARK"
 BOTH_ADVICE = " If so, draft it again with --missing COLUMN=MARK; if not, take another mark"
 RULES: tuple[tuple[str, Rule, str], ...] = (
     ("levels", _find_spellings, WRITE_ADVICE),
@@ -273,6 +299,7 @@ RULES: tuple[tuple[str, Rule, str], ...] = (
     ("units", _find_other_scales, UNIT_ADVICE),
     ("units", _find_unit_of_some, STATE_ADVICE),
     ("missing", _find_lone, MARK_ADVICE),
+    ("missing", _find_marks_among_words, WORD_ADVICE),
     ("missing", _find_below_zero, MARK_ADVICE),
     ("missing", _find_marks_within, BOTH_ADVICE),
 )
