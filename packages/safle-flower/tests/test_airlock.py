@@ -152,7 +152,7 @@ def test_a_keyholder_opens_and_says_why_it_does_not(answer, tmp_path):
 
 def test_an_answer_to_another_question_is_not_sent(airlock):
     other = fixed_data("embedding", 60)
-    data = library.wire.encode(other.count())
+    data = library.encode(other.count())
     airlock.ask(COUNT)
     airlock.answer_path(COUNT).write_bytes(data)
     with pytest.raises(FederationError, match="another fingerprint"):

@@ -59,7 +59,7 @@ def test_every_header_field_must_make_sense(lying):
         refused()
         forged.header[name] = value
     forged.header["other"] = 1
-    refused("header")
+    refused("other")
 
 
 def test_planes_must_be_the_fewest_that_hold_the_values(lying):

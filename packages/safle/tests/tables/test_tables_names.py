@@ -159,7 +159,7 @@ def test_parquet_columns_have_names_too(tmp_path):
 
 def test_histograms_of_other_columns_do_not_add_up():
     first, second, plain = (
-        Histogram.empty(0, 1, 2, names, bins=4).count(np.zeros((1, 2)))
+        Histogram.empty(0, 1, 2, names=names, bins=4).count(np.zeros((1, 2)))
         for names in (("a", "b"), ("a", "c"), ())
     )
     with pytest.raises(EncoderMismatch, match="different names"):
