@@ -101,7 +101,8 @@ def naming(path: StrPath) -> Iterator[None]:
     try:
         yield
     except SafleError as error:
-        if str(error).startswith(str(path)):
+        # What is not installed is not the file's fault.
+        if isinstance(error, MissingExtra) or str(error).startswith(str(path)):
             raise
         raise type(error)(f"{path}: {error}") from error
 

@@ -15,6 +15,7 @@ from safle.basics.texts import list_names
 from safle.cli.session import Session
 from safle.encoders.base import Encoder
 from safle.tables.checks import ClassName, near_duplicates
+from safle.wire.container import peek_file_type
 
 if TYPE_CHECKING:
     # No command needs all of these.
@@ -144,8 +145,6 @@ def warn_of_no_classes(session: Session, label_column: str) -> None:
 
 def file_type_of(path: Path) -> str:
     """The type of a file that safle has written; empty for all others."""
-    from safle.wire.container import peek_file_type
-
     return peek_file_type(path) or _type_of_safetensors(path)
 
 

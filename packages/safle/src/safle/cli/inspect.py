@@ -44,7 +44,7 @@ def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
     if file_type in _SAFETENSORS:
         facts = _SAFETENSORS[file_type](file) | {"file": readable(file.stat().st_size)}
         session.facts(f"{file}: {file_type}", facts)
-    elif file_type in container.FILE_TYPES.values():
+    elif file_type:
         _show_counts(session, file, file_type)
     elif file.suffix.lower() == ".toml":
         describe.show_schema(session, file, Schema.read(file), None)

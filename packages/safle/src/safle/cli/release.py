@@ -34,8 +34,7 @@ class ReleaseHook(Protocol):
 
 def _hooks() -> Iterator[ReleaseHook]:
     for entry in entry_points(group="safle.releases"):
-        hook: ReleaseHook = entry.load()
-        yield hook
+        yield entry.load()
 
 
 def before_options(function: Callable[..., Any]) -> Callable[..., Any]:

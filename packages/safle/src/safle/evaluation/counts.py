@@ -53,15 +53,13 @@ def odds_borders() -> NDArray[np.float64]:
 @cache
 def bin_log_odds() -> NDArray[np.float64]:
     """The logarithm of the odds in the middle of each bin, (BINS,)."""
-    middle: NDArray[np.float64] = np.sinh((np.arange(BINS) - BINS / 2 + 0.5) / PER_UNIT)
-    return middle
+    return np.sinh((np.arange(BINS) - BINS / 2 + 0.5) / PER_UNIT)
 
 
 @cache
 def bin_probabilities() -> NDArray[np.float64]:
     """The probability in the middle of each bin, (BINS,)."""
-    probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-bin_log_odds()))
-    return probabilities
+    return 1 / (1 + np.exp(-bin_log_odds()))
 
 
 class _Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,8 +162,7 @@ class Evaluation:
     @property
     def class_counts(self) -> Counts:
         """Samples of each class, and of all unknown classes, (class_count + 1,)."""
-        counts: Counts = self.confusion.sum(axis=1)
-        return counts
+        return self.confusion.sum(axis=1)
 
     @property
     def columns(self) -> int:

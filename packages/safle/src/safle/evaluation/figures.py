@@ -174,8 +174,7 @@ def measure_classes(evaluation: Evaluation) -> list[dict[str, float]]:
 def divide(part: Any, whole: Any) -> Floats:
     """``part / whole``, NaN where there is nothing to divide by."""
     whole = np.asarray(whole, np.float64)
-    quotient: Floats = np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
-    return quotient
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
 
 
 def _shown_classes(evaluation: Evaluation, positive: ClassName | None) -> slice:
@@ -261,14 +260,12 @@ def area_deviations(scores: NDArray[Any]) -> Floats:
     above = samples[:, None] - _below(own)
     of_own = _variance(divide(_below(others), other_samples[:, None]), own)
     of_others = _variance(divide(above, samples[:, None]), others)
-    deviations: Floats = np.sqrt(divide(of_own, samples) + divide(of_others, other_samples))
-    return deviations
+    return np.sqrt(divide(of_own, samples) + divide(of_others, other_samples))
 
 
 def _below(counts: Floats) -> Floats:
     """How many lie below each bin, half of its own among them."""
-    below: Floats = np.cumsum(counts, axis=1) - counts / 2
-    return below
+    return np.cumsum(counts, axis=1) - counts / 2
 
 
 def _variance(values: Floats, counts: Floats) -> Floats:

@@ -83,8 +83,7 @@ class EvaluationReport:
     @property
     def matrix(self) -> Counts:
         """The confusion matrix, with a row for each of `names`."""
-        rows: Counts = self.counts.confusion[: len(self.names)]
-        return rows
+        return self.counts.confusion[: len(self.names)]
 
     @property
     def largest_class(self) -> float:

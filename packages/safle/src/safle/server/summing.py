@@ -35,14 +35,13 @@ LARGEST_SHARD = 64
 SHARDS_PER_WORKER = 4
 """Shards under way at a time: they bound the cluster's memory."""
 ATTEMPTS = 3
-_SMALL = "histogram", "evaluation counts"
 
 
 @dataclass(frozen=True)
 class Summed:
     """A sum that was written, and how many files and samples it has; a histogram has no classes.
 
-    ``file_type`` is "statistics", "histogram" or "evaluation counts"; ``digest`` is of the content.
+    ``file_type`` is the name of their format, such as "statistics"; ``digest`` is of the content.
     """
 
     file_type: str
@@ -78,7 +77,7 @@ def sum_files(
 ) -> Summed:
     """Add up files of one type, each verified, and write the sum.
 
-    The first file decides whether they are statistics, histograms or evaluation counts.
+    The first file decides what they are: statistics, histograms, or another value that adds up.
 
     Parameters
     ----------
@@ -102,15 +101,16 @@ def sum_files(
     2
     """
     sources = _find_sources(paths, output)
-    found = container.peek_file_type(sources[0])
-    file_format = format_named(found if found in _SMALL else Statistics.format)
-    if found in _SMALL and (space or ray):
+    found = container.peek_file_type(sources[0]) or Statistics.format
+    file_format = format_named(found)
+    is_small = found != Statistics.format and file_format.value_type is not None
+    if is_small and (space or ray):
         raise InvalidInput(
             f"{sources[0]} is a file of {found}; an encoder (--encoder) and a Ray cluster "
             "(--ray) are for statistics: leave them out"
         )
     limits = limits or Limits()
-    if found in _SMALL:
+    if is_small:
         total = _add_small(file_format, sources, limits, allow_duplicates, progress)
         return _write(output, total, len(sources))
     rules = Rules(space or read_space(sources[0]), limits, allow_duplicates)
@@ -147,8 +147,7 @@ def read_total(
                 space.check_same(store.encoder.space)
         return store.total(progress).snapshot()
     is_noisy = container.peek_file_type(place) == NOISY
-    total: Sums = read(place, NOISY if is_noisy else "statistics", space=space)
-    return total
+    return read(place, NOISY if is_noisy else "statistics", space=space)
 
 
 def add_sources(
@@ -248,7 +247,7 @@ def _add_small(
     allow_duplicates: bool,
     progress: Progress,
 ) -> Any:
-    """Add up files of histograms or of evaluation counts: small values that ``+`` adds."""
+    """Add up files of all that is not statistics: small values that ``+`` adds."""
 
     def admit(_model: str, classes: tuple[ClassName, ...]) -> None:
         limits.check_classes(classes, set())

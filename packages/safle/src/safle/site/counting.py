@@ -261,5 +261,4 @@ def _hash_rows(features: NDArray[Any], labels: NDArray[Any] | None) -> NDArray[n
     # The lowest bits of most numbers are zero: the highest bits are mixed into them.
     words ^= words >> np.uint64(32)
     factors = np.random.default_rng(0).integers(1 << 63, size=words.shape[1], dtype=np.uint64)
-    hashes: NDArray[np.uint64] = words @ (2 * factors + 1)
-    return hashes
+    return words @ (2 * factors + 1)

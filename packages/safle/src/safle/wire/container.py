@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from math import prod
 from typing import Any
 
@@ -41,6 +42,7 @@ FILE_TYPES = {
     NOISY: "noisy statistics",
     EVALUATION: "evaluation counts",
 }
+"""Numbers of other packages' types begin with 1000; `type_name` finds their names."""
 MAX_HEADER_BYTES = 1 << 20
 MOST_RAW_BYTES = 1 << 62
 COMPRESSION = zstandard.ZstdCompressionParameters(
@@ -218,8 +220,8 @@ def _read_prefix(start: bytes | memoryview, size: int, file_type: int) -> tuple[
     if version != VERSION:
         raise WireError(f"wire version {version}; this safle reads version {VERSION}: upgrade it")
     if found != file_type:
-        name = FILE_TYPES.get(found, f"type {found}")
-        raise WireError(f"this is a {name} file; expected {FILE_TYPES[file_type]}")
+        name = type_name(found) or f"type {found}"
+        raise WireError(f"this is a {name} file; expected {type_name(file_type)}")
     if header_size > MAX_HEADER_BYTES or _PREFIX.size + header_size + _SEAL_BYTES > size:
         raise WireError(f"the header claims {header_size} bytes, which the file does not hold")
     return header_size, digest
@@ -288,7 +290,15 @@ def peek_file_type(path: StrPath) -> str | None:
         start = file.read(_PREFIX.size)
     if len(start) < _PREFIX.size or not start.startswith(MAGIC):
         return None
-    return FILE_TYPES.get(_PREFIX.unpack(start)[2])
+    return type_name(_PREFIX.unpack(start)[2])
+
+
+def type_name(number: int) -> str | None:
+    """The name of a type of file; of a type that safle does not have, by the installed formats."""
+    if number in FILE_TYPES:
+        return FILE_TYPES[number]
+    formats = entry_points(group="safle.formats")
+    return next((entry.name for entry in formats if entry.load().number == number), None)
 
 
 @contextmanager

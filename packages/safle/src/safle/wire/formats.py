@@ -2,7 +2,8 @@
 
 `encode`, `decode`, `read` and `write` find the format of a value by its ``format``, a name. Other
 rooms and houses add formats by entry points in the group ``safle.formats``: the name of a type of
-file, as `container.FILE_TYPES` has it, and a `FileFormat`.
+file, which is the ``format`` of its values, and a `FileFormat`. A value that adds up, in a module
+of its own, is in tests/support/toy_summable.py: copy it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class FileFormat(Generic[Value]):
 
     @property
     def name(self) -> str:
-        return container.FILE_TYPES[self.number]
+        return str(container.type_name(self.number))
 
     def encode(self, value: Value) -> bytes:
         """The bytes of a file."""
@@ -88,18 +89,17 @@ class FileFormat(Generic[Value]):
 
 
 def format_named(name: str) -> FileFormat[Any]:
-    """Reader and writer of a type of file; `MissingExtra` if its package is not installed.
+    """Reader and writer of a type of file; a `SafleError` if its package is not installed.
 
     >>> format_named("evaluation counts").name
     'evaluation counts'
     """
-    found: FileFormat[Any]
     if name in FORMATS:
-        found = import_module(FORMATS[name]).FORMAT
-        return found
+        return import_module(FORMATS[name]).FORMAT
     for entry in entry_points(group="safle.formats", name=name):
-        found = entry.load()
-        return found
+        return entry.load()
+    if name not in container.FILE_TYPES.values():
+        raise InvalidInput(f"no format {name[:40]!r}; expected one of an installed package")
     raise MissingExtra(HOUSE, HOUSE, f"a file of type {name!r}")
 
 
