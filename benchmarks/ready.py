@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle import Encoder
+from safle import Contract, Encoder
 from safle.basics.tensors import Arrays
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import Codes, Layout, tables_of
@@ -24,10 +24,9 @@ class ReadyCodes(Encoder):
     """
 
     kind = "benchmark-ready-codes"
-    feature_dim = 1
 
     def __init__(self, symbols: NDArray[np.unsignedinteger], sizes: tuple[int, ...]) -> None:
-        super().__init__()
+        super().__init__(Contract(1))
         self._symbols, self._sizes = symbols, sizes
         self.numbers = np.arange(len(symbols), dtype=np.float64)[:, None]
 

@@ -66,7 +66,7 @@ def test_a_site_counts_and_tests_by_its_encoders_schema(tmp_path: Path) -> None:
     whole = tmp_path / "whole.csv"
     whole.write_text("\n".join(["age,sex,label", *repeated]))
     encoder = safle.load_encoder(tmp_path / "encoder.safetensors")
-    table = open_table(whole, schema=encoder.schema)
+    table = open_table(whole, schema=encoder.contract.schema)
     counted = safle.count(encoder, table.features, table.labels)
     total = safle.read(tmp_path / "results/total.stats")
     assert encode(total) == encode(counted)

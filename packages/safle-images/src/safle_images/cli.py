@@ -98,7 +98,7 @@ def _check_encoder(backbone: Backbone, path: Path) -> None:
         encoder = load_encoder(path)
     except WireError:
         encoder = load_model(path).encoder
-    check_source(encoder.source, backbone.source, where=f"features of {backbone.name}")
+    check_source(encoder.contract.source, backbone.source, where=f"features of {backbone.name}")
 
 
 NETWORK = (

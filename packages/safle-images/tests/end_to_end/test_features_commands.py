@@ -259,4 +259,4 @@ def test_moments_make_an_encoder_for_the_default_backbone(tmp_path: Path) -> Non
     moments, encoder = tmp_path / "m.safetensors", tmp_path / "e.safetensors"
     safle("backbones", "moments", "-o", moments)
     safle("encoder", "make", "--moments", moments, "--kind", "linear", "-o", encoder)
-    assert load_encoder(encoder).source.startswith("efficientnet_lite0 weights=")
+    assert load_encoder(encoder).contract.source.startswith("efficientnet_lite0 weights=")

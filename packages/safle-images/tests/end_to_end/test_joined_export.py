@@ -104,7 +104,7 @@ def test_one_file_predicts_what_safle_predicts(
     assert made["label"][0] in model.class_names
     assert f"resize={made['how']['resize']}" in shown
     told = made["session"].get_modelmeta().custom_metadata_map
-    assert told["safle.source"] == model.encoder.source
+    assert told["safle.source"] == model.encoder.contract.source
     assert told["safle.digest"] == model.digest
     table = open_table(tmp_path / "features.safetensors")
     assert table.ids is not None

@@ -69,6 +69,7 @@ from .tables.checks import as_features as as_features
 from .tables.checks import check_source as check_source
 from .tables.checks import is_digest as is_digest
 from .tables.columns import parse_labels as parse_labels
+from .tables.contract import Contract as Contract
 from .tables.drafting import Draft as Draft
 from .tables.drafting import draft_schema as draft_schema
 from .tables.merging import merge_schemas as merge_schemas

@@ -85,7 +85,7 @@ def cross_validate(encoder, path, rows):
     The latter with what users of scikit-learn do about gaps and levels.
     """
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    table = open_table(path, schema=encoder.schema)
+    table = open_table(path, schema=encoder.contract.schema)
     ours = SafleClassifier(encoder=encoder)
     numbers = [name for name in rows[0] if name not in (*CATEGORIES, "label")]
     values = [[float(row[name] or "nan") for name in numbers] for row in rows]
@@ -116,7 +116,7 @@ def test_four_hospitals_of_mixed_tables(safle, hospitals, tmp_path):
     assert "'nodes (mm)' is not in every table: who lacks it has gaps" in " ".join(said.split())
     encoder = tmp_path / "encoder.safetensors"
     safle("encoder", "make", "--schema", tmp_path / "schema.toml", "-o", encoder)
-    assert load_encoder(encoder).classes == ("benign", "malignant")
+    assert load_encoder(encoder).contract.classes == ("benign", "malignant")
 
     for name in (*SITES, "pooled"):
         sent.append(tmp_path / f"{name}.stats")

@@ -48,7 +48,7 @@ def test_an_encoder_declares_its_classes_and_clients_refuse_others(safle, tmp_pa
     plain = load_encoder(path)
     safle(*made, "--force", "--only-classes", "well, ill")
     encoder = load_encoder(path)
-    assert encoder.classes == ("ill", "well")
+    assert encoder.contract.classes == ("ill", "well")
     assert encoder.fingerprint != plain.fingerprint
     count(safle, tmp_path, "known", path, "ill", "well")
     where, said = count(safle, tmp_path, "unknown", path, "ill", "wel", code=1)

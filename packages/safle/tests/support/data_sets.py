@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from safle import HEADS, Encoder, Model, Statistics, count, kinds, make_encoder, solve
+from safle import HEADS, Contract, Encoder, Model, Statistics, count, kinds, make_encoder, solve
 from safle.basics.settings import Setting, describe
 from safle.encoders.calibration import Calibration
 from safle.encoders.registry import kind_named
@@ -69,7 +69,8 @@ def random_calibration(feature_dim: int, seed: int) -> Calibration:
 
     generator = np.random.default_rng(seed + 1)
     mean = generator.integers(-8, 9, feature_dim) / 4
-    return Calibration(thresholds, mean, generator.choice([0.001, 0.3, 1.0, 7.0], feature_dim))
+    deviation = generator.choice([0.001, 0.3, 1.0, 7.0], feature_dim)
+    return Calibration(Contract(feature_dim), thresholds, mean, deviation)
 
 
 def fixed_calibration(feature_dim: int) -> Calibration:
@@ -78,7 +79,8 @@ def fixed_calibration(feature_dim: int) -> Calibration:
     def thresholds(count: int) -> np.ndarray:
         return np.linspace(-1, 1, count)[:, None] + np.linspace(-0.2, 0.2, feature_dim)
 
-    return Calibration(thresholds, np.linspace(-0.1, 0.1, feature_dim), np.full(feature_dim, 1.25))
+    mean = np.linspace(-0.1, 0.1, feature_dim)
+    return Calibration(Contract(feature_dim), thresholds, mean, np.full(feature_dim, 1.25))
 
 
 def suiting_features(feature_dim: int, samples: int, generator: np.random.Generator) -> np.ndarray:

@@ -100,9 +100,9 @@ def units_of(fixed: list[int], settings, *, has_thresholds: bool = False) -> lis
 
 def level_counts_of(encoder: TableEncoder) -> list[int]:
     """How many levels each column has; 0 for a number."""
-    if encoder.schema is None:
+    if encoder.contract.schema is None:
         return [0] * encoder.feature_dim
-    return [len(column.levels) for column in encoder.schema.columns]
+    return [len(column.levels) for column in encoder.contract.schema.columns]
 
 
 def table_symbol_of(value: float, levels: int) -> int:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from safle import Encoder
+from safle import Contract, Encoder
 from safle.encoders.codes import Block, Layout
 from safle.encoders.operations import Operations, T
 from safle.encoders.registry import Settings, annotate
@@ -30,9 +30,8 @@ class ToyEncoder(Encoder):
     settings: ToySettings
 
     def __init__(self, borders: np.ndarray, **settings: Any) -> None:
-        super().__init__(**settings)
         self.borders = np.array(borders, np.float64)
-        self.feature_dim = self.borders.shape[1]
+        super().__init__(Contract(self.borders.shape[1]), **settings)
 
     @classmethod
     def measure(cls, calibration: Any, settings: ToySettings) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def test_a_source_changes_the_fingerprint_and_nothing_else(kind, tmp_path):
         np.testing.assert_array_equal(found, getattr(plain.encode(features), part))
     ours.save(tmp_path / "e.safetensors")
     loaded = load_encoder(tmp_path / "e.safetensors")
-    assert (loaded.source, loaded) == (OURS, ours)
+    assert (loaded.contract.source, loaded) == (OURS, ours)
 
 
 def test_models_and_sums_keep_it_too(tmp_path):
@@ -43,7 +43,7 @@ def test_models_and_sums_keep_it_too(tmp_path):
     with pytest.raises(EncoderMismatch):
         first + second
     Model.of(encoders[0], solve(first)).save(tmp_path / "m.safetensors")
-    assert load_model(tmp_path / "m.safetensors").encoder.source == OURS
+    assert load_model(tmp_path / "m.safetensors").encoder.contract.source == OURS
 
 
 @pytest.mark.parametrize("source", ["two\nlines", "x" * 1001, 7, ["a"]])
@@ -51,7 +51,7 @@ def test_sources_that_are_none(source):
     encoder = fixed_encoder("linear")
     with pytest.raises(SettingsError):
         encoder.declare(source=source)
-    encoder.source = source
+    object.__setattr__(encoder.contract, "source", source)
     with pytest.raises(WireError):
         restore_encoder(encoder_header(encoder), encoder.arrays())
 
@@ -89,7 +89,7 @@ def test_the_sample_or_a_file_names_it(safle, tmp_path):
     by_file = (*declared, "--features-source", sample)
     for words, source in ((("--sample", sample), OURS), (declared, ""), (by_file, OURS)):
         safle("encoder", "make", *words, "--force", "-o", made)
-        assert load_encoder(made).source == source
+        assert load_encoder(made).contract.source == source
     plain = table(tmp_path / "plain.safetensors", "")
     safle("encoder", "make", *declared, "--features-source", plain, "--force", "-o", made, code=1)
     theirs = table(tmp_path / "theirs.safetensors", "another network")

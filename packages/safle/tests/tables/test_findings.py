@@ -11,6 +11,7 @@ import pytest
 from safle import (
     Accumulator,
     Column,
+    Contract,
     Encoder,
     Model,
     SafleClassifier,
@@ -136,8 +137,8 @@ def test_an_encoder_of_ranges_for_named_features_counts_them_too(safle, tmp_path
     asked = ("--schema", tmp_path / "schema.toml", "--kind", "random-features", "-o", made)
     safle("encoder", "make", *asked)
     encoder = Encoder.from_bytes(made.read_bytes())
-    assert [end.tolist() for end in encoder.ranges] == [[0, 0], [120, 9]]
-    outside = Findings(encoder)
+    assert [end.tolist() for end in encoder.contract.ranges] == [[0, 0], [120, 9]]
+    outside = Findings(encoder.contract)
     outside.add(np.array([[121.0, 9.0], [120.0, -1.0]]))
     assert outside.counts.tolist() == [1, 1]
     assert outside.texts()[0] == "1 of 2 values of 'age' are outside 0 to 120"
@@ -237,7 +238,7 @@ def test_nothing_but_gaps_is_refused_and_a_column_of_gaps_named(safle, tmp_path,
 def test_unknown_levels_are_named_before_numbers_outside():
     numbers = [Column(f"a{at}", 0, 1) for at in range(4)]
     categories = [Column(f"b{at}", levels=("f", "m")) for at in range(5)]
-    outside = Findings(make_encoder(of_schema(Schema((*numbers, *categories))), "table"))
+    outside = Findings(Contract.of_schema(Schema((*numbers, *categories))))
     features = np.random.default_rng(0).random((200, 9))
     features[:, 4:] = features[:, 4:].round()
     features[:9, :4] = 3
@@ -257,7 +258,7 @@ def test_unknown_levels_are_named_before_numbers_outside():
 def test_what_lies_outside_in_many_columns_is_one_line():
     names = [f"x{at:03}" for at in range(160)]
     encoder = make_encoder(of_schema(Schema(tuple(Column(name, 0, 1) for name in names))), "linear")
-    outside = Findings(encoder)
+    outside = Findings(encoder.contract)
     features = np.random.default_rng(0).random((37, 160))
     features[0, :55] = 2
     features[:4, 7] = 3
@@ -271,9 +272,8 @@ def test_what_lies_outside_in_many_columns_is_one_line():
 
 def test_of_many_narrow_columns_the_narrowest_is_named():
     names = ("a", "b", "c", "d", "e")
-    outside = Findings(
-        make_encoder(of_schema(Schema(tuple(Column(name, 0, 1) for name in names))), "linear")
-    )
+    schema = Schema(tuple(Column(name, 0, 1) for name in names))
+    outside = Findings(make_encoder(of_schema(schema), "linear").contract)
     features = np.random.default_rng(0).random((40, 5))
     features *= [0.01, 0.01, 0.0001, 0.01, 1]
     outside.add(features)

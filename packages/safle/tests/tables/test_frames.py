@@ -70,7 +70,7 @@ def test_missing_and_unknown_columns_are_refused(library):
 @libraries
 def test_names_come_from_the_frame_that_calibrates(library):
     sample = public_sample(frame_of(library))
-    assert sample.names == NAMES
+    assert sample.contract.names == NAMES
     assert sample.thresholds(1).tolist() == public_sample(ROWS).thresholds(1).tolist()
     grid = Histogram.empty(0, 100, names=NAMES, feature_dim=3)
     turned = grid.count(frame_of(library, NAMES[::-1]))
@@ -78,7 +78,7 @@ def test_names_come_from_the_frame_that_calibrates(library):
     fitted = SafleClassifier(encoder="linear").fit(frame_of(library), LABELS)
     if library != "pyarrow":
         # scikit-learn knows no names of pyarrow's columns.
-        assert fitted.encoder_.feature_names == NAMES
+        assert fitted.encoder_.contract.names == NAMES
 
 
 @libraries
@@ -120,7 +120,7 @@ def test_a_frame_that_does_not_suit_the_schema_says_where(tmp_path):
     with pytest.raises(InvalidInput, match="column 'age' holds List"):
         count(encoder, polars.DataFrame({"age": [[1], [2]], "dose": [1, 2]}), [0, 1])
     with pytest.warns(SafleWarning, match="no column dose"):
-        assert np.isnan(encoder.check(polars.DataFrame({"age": [1, 2]}))[:, 1]).all()
+        assert np.isnan(encoder.contract.check(polars.DataFrame({"age": [1, 2]}))[:, 1]).all()
 
 
 @pytest.mark.parametrize("option", [{"ignore": ["dose"]}, {"id_column": "dose"}], ids=str)
@@ -182,8 +182,8 @@ def test_a_classifier_drafts_what_it_needs(library, mixed, recwarn):
     fitted = SafleClassifier(units=8).fit(frame, OUTCOME)
     assert not [str(told.message) for told in recwarn if told.category is SafleWarning]
     assert fitted.encoder_.kind == "table"
-    assert fitted.encoder_.schema == draft_schema(mixed).schema
-    assert [*fitted.feature_names_in_] == [*fitted.encoder_.feature_names]
+    assert fitted.encoder_.contract.schema == draft_schema(mixed).schema
+    assert [*fitted.feature_names_in_] == [*fitted.encoder_.contract.names]
     turned = reorder_frame(frame, frame_names(frame)[::-1])
     assert np.array_equal(fitted.predict_proba(turned), fitted.model_.predict_proba(frame))
     with pytest.raises(InvalidInput, match="missing columns: sex"):

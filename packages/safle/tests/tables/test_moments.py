@@ -18,7 +18,7 @@ def test_the_encoder_is_that_of_the_same_numbers_and_knows_its_source(tmp_path, 
     moments = ("--moments", tmp_path / "m.safetensors")
     safle("encoder", "make", *moments, "-o", tmp_path / "b.safetensors")
     known = load_encoder(tmp_path / "b.safetensors")
-    assert known.source == "network a"
+    assert known.contract.source == "network a"
     assert known.declare(source="") == make_encoder(declared_moments(MEAN, DEVIATION))
     other = {"features": np.zeros((2, 3), np.float32)}
     save_file(other, tmp_path / "f.safetensors", metadata={"source": "network b"})

@@ -40,7 +40,7 @@ def test_hospitals_count_on_the_grids_of_a_schema(safle, tmp_path):
     safle("encoder", "make", "--schema", schema, "--kind", "linear", "-o", tmp_path / "e.encoder")
     made = load_encoder(tmp_path / "e.encoder")
     assert made == make_encoder(of_schema(Schema.read(schema)), "linear")
-    assert (made.feature_names, made.classes) == (("platelets", "ratio"), ("ill", "well"))
+    assert (made.contract.names, made.contract.classes) == (("platelets", "ratio"), ("ill", "well"))
 
 
 def test_a_table_without_a_column_of_the_schema_is_refused_by_name(safle, tmp_path):

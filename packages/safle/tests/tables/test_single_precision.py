@@ -60,7 +60,7 @@ def test_copies_of_one_table_have_the_same_counts(
 
 
 def test_arrays_under_a_schema_are_read_as_columns_are(encoder: Path) -> None:
-    schema = load_encoder(encoder).schema
+    schema = load_encoder(encoder).contract.schema
     for dtype in ("<f4", ">f4", "<f8"):
         np.savez("t.npz", features=DECIMALS.astype(dtype), labels=LABELS)
         assert np.array_equal(open_table("t.npz", schema=schema).features, DECIMALS)
@@ -76,7 +76,7 @@ def test_numbers_that_lost_digits_are_named(encoder: Path, safle: Callable[..., 
     features = rounded.select("age", "dose").to_numpy()
     np.savez("r.npz", features=features, labels=LABELS)
     with pytest.warns(SafleWarning, match="single precision"):
-        open_table("r.npz", schema=load_encoder(encoder).schema)
+        open_table("r.npz", schema=load_encoder(encoder).contract.schema)
 
 
 @pytest.mark.parametrize(("dtype", "digits"), [(pl.Float32, 6), (pl.Float16, 3)])

@@ -71,7 +71,7 @@ def test_histograms_and_encoders_carry_the_names(safle, tmp_path):
     )
     for name in ("e", "s"):
         encoder = load_encoder(tmp_path / f"{name}.safetensors")
-        assert encoder.feature_names == tuple(sorted(NAMES))
+        assert encoder.contract.names == tuple(sorted(NAMES))
         assert "age, dose, pulse" in safle("inspect", tmp_path / f"{name}.safetensors")
 
 
@@ -99,7 +99,7 @@ def test_what_is_ignored_may_have_a_comma_in_its_name_and_should_be_there(safle,
     made = tmp_path / "e.safetensors"
     ignored = ("--ignore", "name, first", "--ignore", "ward,bed")
     said = safle("encoder", "make", "--sample", table, *ignored, "--force", "-o", made)
-    assert {*load_encoder(made).feature_names} == {*NAMES}
+    assert {*load_encoder(made).contract.names} == {*NAMES}
     assert [line for line in said.splitlines() if "no column" in line] == [
         f"warning: {table}: no column bed"
     ]
@@ -220,7 +220,7 @@ def test_a_publishable_encoder_keeps_the_names(safle, tmp_path, source):
     given = schema if source == "schema" else table
     made = tmp_path / "e.safetensors"
     safle("encoder", "make", f"--{source}", given, "--publishable", "-o", made)
-    assert load_encoder(made).feature_names == tuple(sorted(NAMES))
+    assert load_encoder(made).contract.names == tuple(sorted(NAMES))
 
 
 @pytest.mark.parametrize("command", ["count", "rehearse", "predict", "evaluate"])

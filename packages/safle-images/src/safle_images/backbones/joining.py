@@ -44,8 +44,9 @@ def join_backbone(
     safle.errors.BackboneError: no backbone 'resnet18'; expected efficientnet_lite0 or a file: ...
     """
     backbone = load_backbone(name, device="cpu")
-    check_source(encoder.source, backbone.source, where=f"features of {name}", trusted=True)
-    if not encoder.source:
+    expected = encoder.contract.source
+    check_source(expected, backbone.source, where=f"features of {name}", trusted=True)
+    if not expected:
         warnings.warn(
             f"the model names no source of its features; expected {backbone.source}",
             SafleWarning,

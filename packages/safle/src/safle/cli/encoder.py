@@ -158,8 +158,8 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
             check_source(source, found, where=str(options["features_source"]))
         source = found
     classes = opt.parse_classes(options["only_classes"])
-    if calibration.schema is not None:
-        _check_schema(session, calibration.schema, options)
+    if calibration.contract.schema is not None:
+        _check_schema(session, calibration.contract.schema, options)
     if options["publishable"]:
         encoder = LinearEncoder.publishable(calibration, **settings)
     else:

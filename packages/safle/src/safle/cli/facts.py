@@ -42,12 +42,12 @@ def encoder_facts(encoder: Encoder) -> Facts:
     if layout.class_layout:
         width = layout.class_layout.dense_dim
         facts["gram of each class"] = f"{readable(2 * width * (width + 1))} ({width:,} columns)"
-    if encoder.feature_names:
-        facts["columns by name"] = ", ".join(encoder.feature_names)
-    if encoder.classes:
-        facts["only for classes"] = list_names(encoder.classes)
-    if encoder.source:
-        facts["only for features of"] = encoder.source
+    if encoder.contract.names:
+        facts["columns by name"] = ", ".join(encoder.contract.names)
+    if encoder.contract.classes:
+        facts["only for classes"] = list_names(encoder.contract.classes)
+    if encoder.contract.source:
+        facts["only for features of"] = encoder.contract.source
     return facts | {"fingerprint": encoder.fingerprint}
 
 

@@ -63,7 +63,7 @@ def _predict(
             sample = number if table.ids is None else neutralise(table.ids[number])
             class_name, *class_probabilities = row
             writer.writerow([sample, neutralise(class_name), *class_probabilities])
-        outside.add(model.encoder.check(block))
+        outside.add(model.encoder.contract.check(block))
         done += len(block)
 
     with (
@@ -92,7 +92,7 @@ def _open(output: Path) -> Iterator[TextIO]:
 
 def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
     """Class and, with ``proba``, probabilities of each sample; the model scores it once."""
-    scores = model.score_checked(model.encoder.check(features))
+    scores = model.score_checked(model.encoder.contract.check(features))
     names = model.classes_[scores.argmax(axis=1)].tolist()
     if not proba:
         return [[name] for name in names]

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -32,10 +31,8 @@ from safle.encoders.codes import Codes, CodeSpace, Layout
 from safle.encoders.operations import NumpyOperations, Operations, T
 from safle.encoders.registry import Settings, kind_named, register
 from safle.errors import SettingsError, WireError
-from safle.tables.checks import ClassName, as_class_names, as_features, as_names, as_source
-from safle.tables.findings import Ranges, as_ranges
+from safle.tables.contract import Contract
 from safle.tables.schema import Schema
-from safle.tables.sources import arrange_frame
 
 FORMAT = "safle-encoder-5"
 MAX_FILE_BYTES = 1 << 28
@@ -66,22 +63,14 @@ class Encoder(ABC):
     """Whether features may be missing: NaN."""
 
     settings: Settings
-    feature_dim: int
-    source: str = ""
-    """What makes the features: empty, or a backbone's name, weights and preprocessing."""
-    feature_names: tuple[str, ...] = ()
-    """What the features are called, in order: empty, or a name for each."""
-    classes: tuple[ClassName, ...] = ()
-    """The only labels that are counted: empty if any are."""
-    schema: Schema | None = None
-    """What the columns of its tables are, where that was declared."""
-    ranges: Ranges | None = None
-    """Lowest and highest values that the features are expected to have, where that was declared."""
+    contract: Contract
+    """What it expects of features."""
 
     def __init_subclass__(cls) -> None:
         register(cls)
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, contract: Contract, **settings: Any) -> None:
+        self.contract = contract
         self.settings = as_settings(self.settings_type, settings)
         for name, value in to_mapping(self.settings).items():
             if value is None:
@@ -95,14 +84,17 @@ class Encoder(ABC):
     @classmethod
     def calibrated(cls, calibration: Calibration, *, class_count: int = 0, **settings: Any) -> Self:
         """An encoder for the features that ``calibration`` describes; see `make_encoder`."""
+        known = calibration.contract
         if not cls.gaps:
-            require_numbers(calibration.schema)
-        class_count = class_count or len(calibration.classes)
+            require_numbers(known.schema)
+        class_count = class_count or len(known.classes)
         chosen = as_settings(cls.settings_type, settings).choose(calibration, class_count)
         encoder = cls(**cls.measure(calibration, chosen), **to_mapping(chosen))
-        return encoder.declare(
-            names=calibration.names, ranges=calibration.ranges, classes=calibration.classes
-        )
+        return encoder.declare(names=known.names, ranges=known.ranges, classes=known.classes)
+
+    @property
+    def feature_dim(self) -> int:
+        return self.contract.feature_dim
 
     @cached_property
     @abstractmethod
@@ -123,12 +115,12 @@ class Encoder(ABC):
     def facts(self) -> dict[str, str]:
         """The settings, and the columns or the arrays' ranges, as text for people."""
         facts = {n.replace("_", " "): f"{v}" for n, v in to_mapping(self.settings).items()}
-        if self.schema is not None:
-            return facts | {column.name: column.text for column in self.schema.columns}
+        if self.contract.schema is not None:
+            return facts | {column.name: column.text for column in self.contract.schema.columns}
         return facts | {n: f"{a.min():.6g} to {a.max():.6g}" for n, a in self.arrays().items()}
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
-        """Codes of features that `as_features` has passed."""
+        """Codes of features that the `contract` has checked."""
         # float64 whatever the features' type: the codes must not depend on it.
         with np.errstate(over="ignore"):
             expressed = self.express(NumpyOperations(), features.astype(np.float64))
@@ -158,51 +150,20 @@ class Encoder(ABC):
 
     def encode(self, features: ArrayLike) -> Codes:
         """Codes of features, (samples, feature_dim)."""
-        return self.encode_checked(self.check(features))
+        return self.encode_checked(self.contract.check(features))
 
-    def check(self, features: ArrayLike) -> NDArray[Any]:
-        """Features as `encode_checked` takes them, (samples, feature_dim).
-
-        The columns of a frame (pandas, polars, pyarrow) are matched by name, and read as the
-        encoder's schema says, if it has one.
-        """
-        arranged = arrange_frame(features, self.feature_names, self.schema)
-        return as_features(arranged, self.feature_dim, gaps=self.gaps)
-
-    def declare(
-        self,
-        *,
-        source: str | None = None,
-        names: Sequence[str] | None = None,
-        ranges: tuple[ArrayLike, ArrayLike] | None = None,
-        classes: Sequence[ClassName] | None = None,
-    ) -> Self:
-        """A copy of the encoder that declares these facts; its fingerprint differs.
-
-        Parameters
-        ----------
-        source : what makes the features
-        names : the names of the features
-        ranges : lowest and highest values, (feature_dim,) each; values outside are still encoded,
-            and their number is reported: see `safle.tables.findings`
-        classes : the only labels that are counted
+    def declare(self, **facts: Any) -> Self:
+        """A copy whose `Contract` declares these facts; its fingerprint differs.
 
         Examples
         --------
         >>> from safle import declared_range, make_encoder
         >>> encoder = make_encoder(declared_range(0, 120, feature_dim=2), kind="linear")
-        >>> encoder.declare(names=["age", "dose"]).feature_names
+        >>> encoder.declare(names=["age", "dose"]).contract.names
         ('age', 'dose')
         """
         other = copy.copy(self)
-        if source is not None:
-            other.source = as_source(source)
-        if names is not None:
-            other.feature_names = as_names(names, self.feature_dim)
-        if ranges is not None:
-            other.ranges = as_ranges(*ranges, self.feature_dim)
-        if classes is not None:
-            other.classes = as_class_names(classes)
+        other.contract = self.contract.declare(**facts)
         other.__dict__.pop("fingerprint", None)
         return other
 
@@ -258,21 +219,15 @@ def encoder_header(encoder: Encoder) -> str:
         # The constructor cannot check it: the linear part of a table may have no features.
         raise SettingsError("the encoder has no features; expected at least one")
     settings = to_mapping(encoder.settings)
-    if encoder.schema is not None:
-        settings["schema"] = encoder.schema.to_json()
+    if encoder.contract.schema is not None:
+        settings["schema"] = encoder.contract.schema.to_json()
     content: dict[str, Any] = {
         "format": FORMAT,
         "kind": encoder.kind,
         "settings": settings,
         "layout": encoder.layout.to_json(),
     }
-    content |= {"source": encoder.source} if encoder.source else {}
-    content |= {"features": [*encoder.feature_names]} if encoder.feature_names else {}
-    content |= {"classes": [*encoder.classes]} if encoder.classes else {}
-    # A schema contains its ranges.
-    if encoder.ranges is not None and encoder.schema is None:
-        content["ranges"] = [end.tolist() for end in encoder.ranges]
-    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return json.dumps(content | encoder.contract.to_json(), sort_keys=True, separators=(",", ":"))
 
 
 def restore_encoder(header: str, arrays: Arrays) -> Encoder:
@@ -285,7 +240,9 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
         settings = dict(content["settings"])
         if "schema" in settings:
             settings["schema"] = Schema.from_json(settings["schema"])
-        encoder = kind_named(content["kind"])(**arrays, **settings).declare(
+        # A kind's constructor takes its arrays and settings by name.
+        kind: Any = kind_named(content["kind"])
+        encoder = kind(**arrays, **settings).declare(
             source=content.get("source"),
             names=content.get("features"),
             ranges=content.get("ranges"),

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safle.encoders.codes import MAX_EXPERTS
 from safle.errors import InvalidInput, SettingsError
-from safle.tables.checks import ClassName, as_features, as_names
-from safle.tables.findings import Ranges
+from safle.tables.checks import Ranges, as_features, as_names
+from safle.tables.contract import Contract
 from safle.tables.schema import Schema
 from safle.tables.sources import arrange_frame, frame_names
 
@@ -30,12 +29,10 @@ class Calibration:
 
     Attributes
     ----------
+    contract : what is declared about the features
     thresholds : how many -> non-decreasing thresholds, float64, (how many, features)
-    mean, deviation : float64, (features,); a deviation is positive
-    names : the names of the features; empty if they have none
-    ranges : lowest and highest expected values of features with names, if declared
-    classes : the only labels that are allowed; empty if all are
-    schema : what the columns are, if declared; the distribution is then of its numbers alone
+    mean, deviation : float64, (features,); a deviation is positive. Where the contract has a
+        schema, the distribution is of its numbers alone
 
     Examples
     --------
@@ -46,17 +43,14 @@ class Calibration:
     [[2.0, 2.0], [4.0, 4.0], [6.0, 6.0]]
     """
 
+    contract: Contract
     thresholds: Callable[[int], Vector]
     mean: Vector
     deviation: Vector
-    names: Sequence[str] = ()
-    ranges: Ranges | None = None
-    classes: tuple[ClassName, ...] = ()
-    schema: Schema | None = None
 
     @property
     def feature_dim(self) -> int:
-        return len(self.mean) if self.schema is None else self.schema.feature_dim
+        return self.contract.feature_dim
 
     def __repr__(self) -> str:
         return f"<Calibration: {self.feature_dim:,} features>"
@@ -82,7 +76,8 @@ def declared_range(
     """
     low, high = as_ends(low, high, feature_dim)
     names = as_names(names, len(low))
-    return _spread_evenly(low, high, names=names, ranges=(low, high) if names else None)
+    ranges = (low, high) if names else None
+    return _spread_evenly(Contract(len(low), names=names, ranges=ranges), low, high)
 
 
 def declared_moments(mean: ArrayLike, deviation: ArrayLike) -> Calibration:
@@ -100,7 +95,7 @@ def declared_moments(mean: ArrayLike, deviation: ArrayLike) -> Calibration:
         result: Vector = mean + deviation * ndtri(_probabilities(count))[:, None]
         return result
 
-    return Calibration(thresholds, mean, replace_zeros(deviation))
+    return Calibration(Contract(len(mean)), thresholds, mean, replace_zeros(deviation))
 
 
 def public_sample(features: ArrayLike, *, names: Sequence[str] = ()) -> Calibration:
@@ -130,7 +125,8 @@ def public_sample(features: ArrayLike, *, names: Sequence[str] = ()) -> Calibrat
         deviation = (np.nanstd if has_gaps else np.std)(sample, axis=0)
     # Rounding of the mean would give a constant feature a deviation of 1e-17.
     varies = np.nanmax(sample, axis=0) > np.nanmin(sample, axis=0)
-    return Calibration(thresholds, mean, replace_zeros(np.where(varies, deviation, 0.0)), names)
+    contract = Contract(len(mean), names=names)
+    return Calibration(contract, thresholds, mean, replace_zeros(np.where(varies, deviation, 0.0)))
 
 
 def of_schema(schema: Schema) -> Calibration:
@@ -144,14 +140,7 @@ def of_schema(schema: Schema) -> Calibration:
     """
     low, high = schema.ranges
     numbers = [not column.is_category for column in schema.columns]
-    return _spread_evenly(
-        low[numbers],
-        high[numbers],
-        names=schema.names,
-        ranges=schema.ranges,
-        classes=schema.classes,
-        schema=schema,
-    )
+    return _spread_evenly(Contract.of_schema(schema), low[numbers], high[numbers])
 
 
 def require_numbers(schema: Schema | None) -> None:
@@ -209,7 +198,7 @@ def _probabilities(count: int) -> Vector:
     return np.arange(1, count + 1) / (count + 1)
 
 
-def _spread_evenly(low: Vector, high: Vector, **declared: Any) -> Calibration:
+def _spread_evenly(contract: Contract, low: Vector, high: Vector) -> Calibration:
     """The uniform distribution on [low, high] of each feature."""
 
     def thresholds(count: int) -> Vector:
@@ -217,4 +206,4 @@ def _spread_evenly(low: Vector, high: Vector, **declared: Any) -> Calibration:
 
     # Moments that are not finite matter only to an encoder that takes them, and it refuses them.
     with np.errstate(over="ignore"):
-        return Calibration(thresholds, (low + high) / 2, (high - low) / np.sqrt(12), **declared)
+        return Calibration(contract, thresholds, (low + high) / 2, (high - low) / np.sqrt(12))

@@ -31,6 +31,7 @@ from safle.encoders.operations import (
 from safle.encoders.registry import MOST_SEED, Settings, annotate
 from safle.encoders.splitmix import permutation
 from safle.errors import SettingsError
+from safle.tables.contract import Contract
 
 MAX_BUCKETS = 65_536
 LEVEL, EQUALS, EXCEEDS = 0, 1, 2
@@ -152,12 +153,12 @@ class EmbeddingEncoder(Encoder):
     settings: EmbeddingSettings
 
     def __init__(self, thresholds: NDArray[np.float64], **settings: Any) -> None:
-        super().__init__(**settings)
         self.thresholds = np.array(thresholds, np.float64, order="C")
+        # Thresholds of another shape are refused below.
+        super().__init__(Contract(np.atleast_1d(self.thresholds).shape[-1]), **settings)
         self.bucketing = Bucketing(self.settings.bucketing, int(self.settings.buckets or 0))
         self.group_size = int(self.settings.group_size or 0)
         _check_thresholds(self.thresholds, self.bucketing)
-        self.feature_dim = int(self.thresholds.shape[1])
         _check_sizes(self.feature_dim, self.bucketing, self.group_size)
 
     @classmethod

@@ -27,6 +27,7 @@ from safle.encoders.codes import DENSE_LIMIT, LINEAR, Block, Codes, Layout
 from safle.encoders.operations import NumpyOperations, Operations, T
 from safle.encoders.registry import Settings, annotate
 from safle.errors import SettingsError
+from safle.tables.contract import Contract
 
 QUANTILES = 255
 """How many quantiles of a feature give the moments of the transformed feature."""
@@ -82,8 +83,9 @@ class LinearEncoder(Encoder):
     def __init__(
         self, mean: NDArray[np.float64], deviation: NDArray[np.float64], **settings: Any
     ) -> None:
-        super().__init__(**settings)
-        self.mean, self.deviation = np.array(mean, np.float64), np.array(deviation, np.float64)
+        self.mean = np.array(mean, np.float64)
+        self.deviation = np.array(deviation, np.float64)
+        super().__init__(Contract(self.mean.size), **settings)
         if self.mean.ndim != 1 or self.mean.shape != self.deviation.shape:
             raise SettingsError(
                 f"mean has shape {self.mean.shape} and deviation {self.deviation.shape}; "
@@ -93,7 +95,6 @@ class LinearEncoder(Encoder):
             raise SettingsError("mean and deviation must be finite")
         if (self.deviation <= 0).any():
             raise SettingsError("deviations must be positive")
-        self.feature_dim = len(self.mean)
 
     @classmethod
     def measure(cls, calibration: Calibration, settings: LinearSettings) -> dict[str, Any]:

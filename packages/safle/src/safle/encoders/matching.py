@@ -32,10 +32,11 @@ def open_matching(
     >>> open_matching(encoder, frame, labelled=False).features.tolist()
     [[7.0, 2.0]]
     """
-    table = open_table(path, schema=encoder.schema, names=encoder.feature_names, **selection)
+    contract = encoder.contract
+    table = open_table(path, schema=contract.schema, names=contract.names, **selection)
     if labelled and table.labels is None:
         raise TableError(
             f"{path}: has no labels; expected one per sample: name their column with --label-column"
         )
-    check_source(encoder.source, table.source, where=str(path), trusted=trusted)
-    return table.arrange(encoder.feature_names, where=str(path))
+    check_source(contract.source, table.source, where=str(path), trusted=trusted)
+    return table.arrange(contract.names, where=str(path))

@@ -39,6 +39,7 @@ from safle.encoders.operations import Operations, T
 from safle.encoders.random_features import BITS, MOST_TERMS, SEED, UNITS_HELP, RandomColumns
 from safle.encoders.registry import Settings, annotate
 from safle.errors import SettingsError
+from safle.tables.contract import Contract
 from safle.tables.schema import Schema
 
 UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
@@ -71,9 +72,10 @@ class TableSettings(Settings, frozen=True):
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
         inputs = calibration.feature_dim
-        if calibration.schema is not None:
+        schema = calibration.contract.schema
+        if schema is not None:
             # A category has an input for each of its levels.
-            inputs = sum(len(column.levels) or 1 for column in calibration.schema.columns)
+            inputs = sum(len(column.levels) or 1 for column in schema.columns)
         units, terms = min(UNITS_PER_INPUT * inputs, MOST_UNITS), min(TERMS, inputs)
         return msgspec.structs.replace(self, units=self.units or units, terms=self.terms or terms)
 
@@ -111,13 +113,11 @@ class TableEncoder(Encoder):
         schema: Schema | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(**settings)
-        names = "fraction_bits", "transform", "norm_clip"
+        contract = Contract(np.size(mean), gaps=True)
+        super().__init__(contract if schema is None else Contract.of_schema(schema), **settings)
+        names = ("fraction_bits", "transform", "norm_clip")
         linear = {name: getattr(self.settings, name) for name in names}
         self.linear = LinearEncoder(mean, deviation, **linear)
-        self.schema = schema
-        self.ranges = None if schema is None else schema.ranges
-        self.feature_dim = self.linear.feature_dim if schema is None else schema.feature_dim
         self.numbers = np.flatnonzero(self._level_counts == 0)
         if self.linear.feature_dim != len(self.numbers):
             raise SettingsError(
@@ -132,12 +132,13 @@ class TableEncoder(Encoder):
     @classmethod
     def measure(cls, calibration: Calibration, settings: TableSettings) -> dict[str, Any]:
         mean, deviation = transformed_moments(calibration, str(settings.transform))
-        return {"mean": mean, "deviation": deviation, "schema": calibration.schema}
+        return {"mean": mean, "deviation": deviation, "schema": calibration.contract.schema}
 
     @cached_property
     def _level_counts(self) -> NDArray[np.int64]:
         """How many levels each category has, 0 for a number; (feature_dim,)."""
-        columns = () if self.schema is None else self.schema.columns
+        schema = self.contract.schema
+        columns = () if schema is None else schema.columns
         counts = [len(column.levels) for column in columns] or [0] * self.feature_dim
         return np.array(counts, np.int64)
 

@@ -47,7 +47,7 @@ def evaluate(model: Model, features: ArrayLike, labels: ArrayLike) -> Evaluation
     """
     counts = count_answers(model, features, labels)
     outside = model.watch()
-    outside.add(model.encoder.check(np.asarray(features)))
+    outside.add(model.encoder.contract.check(np.asarray(features)))
     outside.warn()
     return counts
 
@@ -75,7 +75,7 @@ def _answer(
 ) -> dict[str, NDArray[Any]]:
     """The cells of `find_cells` that the answers for some samples are counted in."""
     true = np.array([places.get(name, len(places)) for name in names.tolist()], np.int64)
-    scores = model.score_checked(model.encoder.check(rows))
+    scores = model.score_checked(model.encoder.contract.check(rows))
     batch_odds = odds(scores, model.head, model.temperature or 1.0)
     return find_cells(batch_odds, np.argmax(scores, axis=1), true)
 

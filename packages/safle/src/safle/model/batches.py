@@ -33,7 +33,7 @@ def check_batch(
 
     ``reset`` says that this is the first call.
     """
-    schema = _find_schema(estimator, X) if reset else estimator.encoder_.schema
+    schema = _find_schema(estimator, X) if reset else estimator.encoder_.contract.schema
     gaps = allows_gaps(estimator.encoder if reset else estimator.encoder_)
     if schema is None or not frame_names(X):
         X = _order_columns(estimator.encoder, X)
@@ -50,7 +50,7 @@ def check_batch(
 def check_features(estimator: SafleClassifier, X: Any) -> Any:
     """Check features to predict; a frame is returned as it is if the model reads it by a schema."""
     encoder = estimator.encoder_
-    if encoder.schema is not None and frame_names(X):
+    if encoder.contract.schema is not None and frame_names(X):
         return X
     X = _order_columns(estimator.encoder, X)
     return validate_data(estimator, X, reset=False, **_check_options(encoder.gaps))
@@ -77,7 +77,7 @@ def _check_options(gaps: bool) -> dict[str, Any]:
 def _find_schema(estimator: SafleClassifier, X: Any) -> Schema | None:
     """The given schema, or a draft if the frame holds text."""
     if isinstance(estimator.encoder, Encoder):
-        return estimator.encoder.schema
+        return estimator.encoder.contract.schema
     schema = estimator.schema
     if schema is None and holds_text(X):
         draft = draft_schema(X)
@@ -101,5 +101,5 @@ def _order_columns(encoder: Encoder | str, X: Any) -> Any:
     if hasattr(X, "toarray"):
         # For sparse matrices, our error says more than scikit-learn's.
         as_features(X)
-    names = encoder.feature_names if isinstance(encoder, Encoder) else ()
+    names = encoder.contract.names if isinstance(encoder, Encoder) else ()
     return reorder_frame(X, names) if names else X

@@ -306,7 +306,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     def _score_known_classes(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores of the classes with samples; warns of values that the encoder does not expect."""
         model = self.model_
-        checked = model.encoder.check(check_features(self, X))
+        checked = model.encoder.contract.check(check_features(self, X))
         outside = model.watch()
         outside.add(checked)
         if len(outside.too_many) or not self._drafts:

@@ -143,7 +143,7 @@ def _value(name: str, element_type: int, *sizes: int) -> onnx.ValueInfoProto:
 def _facts(model: Model) -> Iterator[tuple[str, Any]]:
     """Metadata in JSON, by name."""
     yield "safle.classes", model.class_names
-    if model.encoder.feature_names:
+    if model.encoder.contract.names:
         yield "safle.columns", _columns(model.encoder)
     if model.promise:
         yield "safle.promise", model.promise
@@ -151,10 +151,11 @@ def _facts(model: Model) -> Iterator[tuple[str, Any]]:
 
 def _columns(encoder: Encoder) -> list[dict[str, Any]]:
     """The columns in the order of the input; a level is given by its place, from 0."""
-    levels = {} if encoder.schema is None else {c.name: c.levels for c in encoder.schema.columns}
+    schema = encoder.contract.schema
+    levels = {} if schema is None else {c.name: c.levels for c in schema.columns}
     return [
         {"name": name} | ({"levels": levels[name]} if levels.get(name) else {})
-        for name in encoder.feature_names
+        for name in encoder.contract.names
     ]
 
 

@@ -139,7 +139,7 @@ class Model:
 
     def watch(self) -> Findings:
         """Counts values that the encoder does not expect, and gaps that no client had."""
-        return Findings(self.encoder, self._never_missing)
+        return Findings(self.encoder.contract, self._never_missing)
 
     @cached_property
     def _never_missing(self) -> NDArray[np.bool_] | None:
@@ -152,7 +152,7 @@ class Model:
         Warns, as predictions do, of values outside what the encoder expects, and of gaps in
         columns in which no client had one.
         """
-        checked = self.encoder.check(features)
+        checked = self.encoder.contract.check(features)
         if not (len(checked) == 1 and self._expects(checked)):
             outside = self.watch()
             outside.add(checked)
@@ -161,9 +161,9 @@ class Model:
 
     def _expects(self, sample: NDArray[Any]) -> bool:
         """Whether there is nothing to say of one sample: fast, for those that come one by one."""
-        if self.encoder.ranges is None:
+        if self.encoder.contract.ranges is None:
             return not self.encoder.gaps
-        low, high = self.encoder.ranges
+        low, high = self.encoder.contract.ranges
         fine = (sample >= low) & (sample <= high)
         if self._never_missing is not None and not fine.all():
             fine |= np.isnan(sample) & ~self._never_missing

@@ -139,7 +139,7 @@ def evaluate_table(
 
     def add(features: NDArray[Any], labels: NDArray[Any]) -> None:
         nonlocal total
-        outside.add(model.encoder.check(features))
+        outside.add(model.encoder.contract.check(features))
         total += count_answers(model, features, labels)
         hashes.append(_hash_rows(features, labels))
 

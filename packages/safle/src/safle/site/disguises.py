@@ -110,7 +110,7 @@ class _Samples(NamedTuple):
         """Batches of features and labels."""
         for first in range(0, len(self.rows), ROWS_AT_ONCE):
             batch = self.rows[first : first + ROWS_AT_ONCE]
-            features = self.encoder.check(np.asarray(self.table.features[batch]))
+            features = self.encoder.contract.check(np.asarray(self.table.features[batch]))
             yield features, np.asarray(self.table.labels)[batch]
 
     def encode(self, features: NDArray[Any]) -> Codes:

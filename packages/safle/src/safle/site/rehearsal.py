@@ -173,7 +173,7 @@ def _judge_held_out(encoder: Encoder, table: Table, progress: Progress) -> tuple
         warnings.simplefilter("ignore", SafleWarning)
         statistics = count(encoder, features[kept], labels[kept], allow_outside=True)
     model = Model.of(encoder, solve(statistics, progress=progress))
-    scores = model.score_checked(encoder.check(features[held_out]))
+    scores = model.score_checked(encoder.contract.check(features[held_out]))
     right = model.classes_[scores.argmax(axis=1)] == labels[held_out]
     _, classes = np.unique(labels[held_out], return_inverse=True)
     judged = len(right)
@@ -186,8 +186,8 @@ def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:
     A column that never varies, or lies far off its calibrated deviation, was calibrated
     for other features; so was a feature with too many values outside its range.
     """
-    outside = Findings(encoder)
-    outside.add(encoder.check(features))
+    outside = Findings(encoder.contract)
+    outside.add(encoder.contract.check(features))
     inside = 1 - len(outside.too_many) / encoder.feature_dim
     codes = encoder.encode(features[:_SAMPLES_LOOKED_AT])
     values = codes.dense / encoder.layout.scales

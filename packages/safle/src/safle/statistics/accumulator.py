@@ -70,9 +70,9 @@ class Accumulator:
         self.space = encoder.space if isinstance(encoder, Encoder) else encoder
         self.layout = self.space.layout
         self._encoder = encoder if isinstance(encoder, Encoder) else None
-        self._outside = None if self._encoder is None else Findings(self._encoder)
+        self._outside = None if self._encoder is None else Findings(self._encoder.contract)
         self._allow_outside = allow_outside
-        known: Sequence[ClassName] = () if self._encoder is None else self._encoder.classes
+        known: Sequence[ClassName] = () if self._encoder is None else self._encoder.contract.classes
         declared = as_class_names(known if classes is None else classes)
         if known and not {*declared} <= {*known}:
             raise InvalidInput(
@@ -109,7 +109,7 @@ class Accumulator:
         """Count features, (samples, feature_dim), and labels, (samples,); all of them or none."""
         if self._encoder is None or self._outside is None:
             raise InvalidInput("samples need an encoder: start from Accumulator(encoder)")
-        checked = self._encoder.check(features)
+        checked = self._encoder.contract.check(features)
         names = as_labels(labels, len(checked))
         classes = set(names.tolist())
         self._check_declared(classes)

@@ -25,6 +25,7 @@ from safle.encoders.calibration import Calibration, Vector, as_ends, replace_zer
 from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError
 from safle.statistics.exposure import Exposure, expose_cells
 from safle.tables.checks import ClassName, as_features, as_names
+from safle.tables.contract import Contract
 from safle.tables.sources import arrange_frame, frame_names
 
 MAX_BINS = 1 << 16
@@ -321,7 +322,8 @@ class Histogram:
         if not self.sample_count:
             raise InvalidInput("the summed histogram is empty; thresholds need samples")
         mean, deviation = self._moments()
-        return Calibration(self._quantiles, mean, replace_zeros(deviation), self.names)
+        contract = Contract(self.feature_dim, names=tuple(self.names))
+        return Calibration(contract, self._quantiles, mean, replace_zeros(deviation))
 
     def _quantiles(self, count: int) -> Vector:
         """Thresholds, linear inside a bin; beyond the grid, the grid's border."""

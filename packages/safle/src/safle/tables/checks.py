@@ -15,9 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from safle.errors import EncoderMismatch, InvalidInput, SafleWarning, SettingsError, TableError
 
 ClassName = int | str
-"""Most times that one sample is counted: more is a mistake, or takes too long."""
-LONGEST_NAME = 200
-LONGEST_SOURCE = 1000
+Ranges = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Lowest and highest values, (feature_dim,) each."""
+MAX_NAME_LENGTH = 200
+MAX_SOURCE_LENGTH = 1000
+MAX_NAMED = 3
+"""Columns that a warning names one by one; more are counted."""
 RENAME_ADVICE = "; rename it, or declare it optional in the schema and make the encoder again"
 IGNORE_ADVICE = (
     "; leave out what is no feature with --ignore NAME (ignore= in Python), and name the column of "
@@ -152,9 +155,9 @@ def check_texts(values: Iterable[Any], *, what: str) -> list[str]:
     """Printable texts, each once; `SettingsError` for anything else."""
     texts = [*values]
     for text in texts:
-        if not isinstance(text, str) or len(text) > LONGEST_NAME or not text.isprintable():
+        if not isinstance(text, str) or len(text) > MAX_NAME_LENGTH or not text.isprintable():
             raise SettingsError(
-                f"{what}: {str(text)[:80]!r}; expected printable text of at most {LONGEST_NAME} "
+                f"{what}: {str(text)[:80]!r}; expected printable text of at most {MAX_NAME_LENGTH} "
                 "characters"
             )
     if len({*texts}) < len(texts):
@@ -171,6 +174,18 @@ def as_names(names: Any, feature_dim: int) -> tuple[str, ...]:
             "features; expected a name for each"
         )
     return tuple(checked)
+
+
+def as_ranges(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
+    """Both ends as float64, (feature_dim,); `SettingsError` unless they are finite and ordered."""
+    ends = np.array(low, np.float64), np.array(high, np.float64)
+    if {end.shape for end in ends} != {(feature_dim,)}:
+        raise SettingsError(
+            f"ranges of shapes {ends[0].shape} and {ends[1].shape}; expected ({feature_dim},)"
+        )
+    if not np.isfinite(ends).all() or (ends[0] > ends[1]).any():
+        raise SettingsError("ranges must be finite, with low not above high")
+    return ends
 
 
 def find_places(
@@ -230,10 +245,10 @@ def as_source(source: object) -> str:
     Two encoders with the same thresholds for different backbones are different encoders. The core
     does not interpret a source: it only compares two texts.
     """
-    if not isinstance(source, str) or len(source) > LONGEST_SOURCE or not source.isprintable():
+    if not isinstance(source, str) or len(source) > MAX_SOURCE_LENGTH or not source.isprintable():
         raise SettingsError(
             f"the source of features is {str(source)[:80]!r}; expected one line of text with at "
-            f"most {LONGEST_SOURCE} characters"
+            f"most {MAX_SOURCE_LENGTH} characters"
         )
     return source
 

@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from safle.errors import InvalidInput, SafleWarning, SettingsError
+from safle.errors import InvalidInput, SafleWarning
+from safle.tables.checks import MAX_NAMED
+from safle.tables.contract import Contract
 
-if TYPE_CHECKING:
-    from safle.encoders.base import Encoder
-
-Ranges = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Lowest and highest values, (feature_dim,) each."""
 MOST_SHARE_OUTSIDE = 0.1
 ALWAYS_ALLOWED = 8
 """Up to this many values outside are allowed, however short the table is."""
-MOST_NAMED = 3
-"""Most columns that are named one by one; more are counted."""
 FEWEST_JUDGED = 20
 """Fewest values for a judgement: fewer may lie close together, or be missing, by chance."""
 NARROW_SHARE = 0.05
@@ -34,18 +29,6 @@ ADVICE = (
     "are they in the units, and written as the levels, that the encoder was made for? Correct the "
     "table or the schema, or allow it with --allow-outside (allow_outside=True in Python)"
 )
-
-
-def as_ranges(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
-    """Both ends as float64, (feature_dim,); `SettingsError` unless they are finite and ordered."""
-    ends = np.array(low, np.float64), np.array(high, np.float64)
-    if {end.shape for end in ends} != {(feature_dim,)}:
-        raise SettingsError(
-            f"ranges of shapes {ends[0].shape} and {ends[1].shape}; expected ({feature_dim},)"
-        )
-    if not np.isfinite(ends).all() or (ends[0] > ends[1]).any():
-        raise SettingsError("ranges must be finite, with low not above high")
-    return ends
 
 
 def count_left_out(least: int) -> int:
@@ -61,32 +44,32 @@ def allowed_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.
 
 
 class Findings:
-    """Counts, for each feature, values that the encoder does not expect and gaps that are new.
+    """Counts, for each feature, values that the contract does not expect and gaps that are new.
 
     ``counts`` of values outside, and values ``present``, that are not missing: int64,
     (feature_dim,) each. ``never_missing``: features in which no client had a gap, where that is
     known.
     """
 
-    def __init__(self, encoder: Encoder, never_missing: NDArray[np.bool_] | None = None) -> None:
-        self._encoder = encoder
+    def __init__(self, contract: Contract, never_missing: NDArray[np.bool_] | None = None) -> None:
+        self._contract = contract
         self._never_missing = never_missing
         self.samples = 0
-        self.counts = np.zeros(encoder.feature_dim, np.int64)
-        self.present = np.zeros(encoder.feature_dim, np.int64)
-        self._lowest = np.full(encoder.feature_dim, np.inf)
-        self._highest = np.full(encoder.feature_dim, -np.inf)
+        self.counts = np.zeros(contract.feature_dim, np.int64)
+        self.present = np.zeros(contract.feature_dim, np.int64)
+        self._lowest = np.full(contract.feature_dim, np.inf)
+        self._highest = np.full(contract.feature_dim, -np.inf)
 
     def add(self, features: NDArray[Any]) -> None:
-        """Look at features that the encoder has checked, (samples, feature_dim)."""
-        if not self._encoder.gaps and self._encoder.ranges is None:
+        """Look at features that the contract has checked, (samples, feature_dim)."""
+        if not self._contract.gaps and self._contract.ranges is None:
             return
         self.samples += len(features)
-        gaps = np.isnan(features).sum(axis=0) if self._encoder.gaps else 0
+        gaps = np.isnan(features).sum(axis=0) if self._contract.gaps else 0
         self.present += len(features) - gaps
-        if self._encoder.ranges is None:
+        if self._contract.ranges is None:
             return
-        low, high = self._encoder.ranges
+        low, high = self._contract.ranges
         # A gap is neither the lowest nor the highest value, neither below nor above.
         lowest = np.fmin.reduce(features, axis=0, initial=np.inf)
         highest = np.fmax.reduce(features, axis=0, initial=-np.inf)
@@ -98,7 +81,7 @@ class Findings:
     @property
     def too_many(self) -> NDArray[np.int64]:
         """Features with too many values outside: another unit or spelling."""
-        schema = self._encoder.schema
+        schema = self._contract.schema
         many = self.counts > allowed_outside(self.present, 1 if schema is None else schema.least)
         return np.flatnonzero(many | (self.counts == self.present) & (self.counts > 0))
 
@@ -108,7 +91,7 @@ class Findings:
 
         A draft leaves out a few numbers near its range; a few far from it are mistakes.
         """
-        schema, ranges = self._encoder.schema, self._encoder.ranges
+        schema, ranges = self._contract.schema, self._contract.ranges
         if schema is None or ranges is None:
             return np.flatnonzero(self.counts)
         low, high = ranges
@@ -133,10 +116,10 @@ class Findings:
         self, places: Sequence[int], badness: NDArray[Any], text: Callable[[int], str]
     ) -> list[str]:
         """The ``text`` of each of these features; of the worst one alone if they are many."""
-        if len(places) <= MOST_NAMED:
+        if len(places) <= MAX_NAMED:
             return [text(at) for at in places]
         worst = max(places, key=badness.item)
-        count = f"{len(places):,} of {self._encoder.feature_dim:,} columns"
+        count = f"{len(places):,} of {self._contract.feature_dim:,} columns"
         return [f"{count} are not as the encoder expects; the worst: {text(worst)}"]
 
     @property
@@ -155,16 +138,16 @@ class Findings:
     def _texts_unknown_levels(self, places: NDArray[np.int64]) -> list[str]:
         """Sentences about the worst of these categories; the others are counted."""
         worst = sorted(places.tolist(), key=self._shares_outside.item, reverse=True)
-        texts = [self._text_outside(at) for at in worst[:MOST_NAMED]]
+        texts = [self._text_outside(at) for at in worst[:MAX_NAMED]]
         if more := len(worst) - len(texts):
             texts.append(f"{more:,} more categories have values that are none of their levels")
         return texts
 
     def _texts_narrow(self) -> list[str]:
         """Sentences about numbers whose values lie so close together that the unit seems wrong."""
-        if self._encoder.ranges is None:
+        if self._contract.ranges is None:
             return []
-        low, high = self._encoder.ranges
+        low, high = self._contract.ranges
         # A constant is no sign of another unit, and columns with values outside were named.
         varying = self._highest > self._lowest
         varying[self.too_many] = False
@@ -197,7 +180,7 @@ class Findings:
 
     def _texts_missing(self) -> list[str]:
         """Sentences about columns of gaps alone; an optional column may be missing."""
-        schema = self._encoder.schema
+        schema = self._contract.schema
         empty = np.flatnonzero(self.present == 0).tolist()
         needed = [at for at in empty if schema is None or not schema.columns[at].optional]
         if self.samples < FEWEST_JUDGED:
@@ -208,18 +191,18 @@ class Findings:
 
     def _levels(self, at: int) -> tuple[str, ...]:
         """The levels of a category; none for a number."""
-        return () if self._encoder.schema is None else self._encoder.schema.columns[at].levels
+        return () if self._contract.schema is None else self._contract.schema.columns[at].levels
 
     def _name(self, at: int) -> str:
-        names = self._encoder.feature_names
+        names = self._contract.names
         return repr(names[at]) if names else f"feature {at}"
 
     def _expected(self, at: int) -> str:
         """The range of a number."""
-        if self._encoder.schema is not None:
-            return self._encoder.schema.columns[at].text
-        assert self._encoder.ranges is not None, "nothing else counts"
-        low, high = (end[at] for end in self._encoder.ranges)
+        if self._contract.schema is not None:
+            return self._contract.schema.columns[at].text
+        assert self._contract.ranges is not None, "nothing else counts"
+        low, high = (end[at] for end in self._contract.ranges)
         return f"{low:g} to {high:g}"
 
     def judge(self, *, allowed: bool) -> None:

@@ -21,14 +21,13 @@ from safle.basics import atomic
 from safle.basics.paths import as_toml, naming, read_toml
 from safle.basics.settings import as_settings
 from safle.basics.texts import printable
-from safle.encoders.codes import MAX_TABLE_SIZE
 from safle.errors import SettingsError
 from safle.tables.cells import MISSING
-from safle.tables.checks import ClassName, as_class_names, as_names, check_texts
-from safle.tables.findings import Ranges
+from safle.tables.checks import ClassName, Ranges, as_class_names, as_names, check_texts
 
-MOST_COLUMNS = 1 << 16
-MOST_LEVELS = MAX_TABLE_SIZE - 2
+MAX_COLUMNS = 1 << 16
+MAX_LEVELS = (1 << 16) - 2
+"""With a symbol for gaps and one for other levels, they fit 16 bits."""
 LABEL_COLUMN = "label"
 FEWEST_SAMPLES = 5
 """By default, this many samples have each drafted level or class, or lie at or beyond an end."""
@@ -66,8 +65,8 @@ class Column:
 
     def __post_init__(self) -> None:
         levels = check_texts(self.levels, what=f"column {self.name!r}: levels")
-        if len(levels) > MOST_LEVELS:
-            raise SettingsError(f"column {self.name!r} has more than {MOST_LEVELS} levels")
+        if len(levels) > MAX_LEVELS:
+            raise SettingsError(f"column {self.name!r} has more than {MAX_LEVELS} levels")
         for what, texts in {
             "unit": [self.unit],
             "missing": self.missing,
@@ -138,8 +137,8 @@ class Schema:
     def __post_init__(self) -> None:
         if type(self.least) is not int or self.least < 1:
             raise SettingsError(f"least = {str(self.least)[:40]}; expected an integer above 0")
-        if not 1 <= len(self.columns) <= MOST_COLUMNS:
-            raise SettingsError(f"{len(self.columns)} columns; expected 1..{MOST_COLUMNS}")
+        if not 1 <= len(self.columns) <= MAX_COLUMNS:
+            raise SettingsError(f"{len(self.columns)} columns; expected 1..{MAX_COLUMNS}")
         # The features have one order, whatever the order in the file.
         columns = sorted(self.columns, key=lambda column: str(column.name))
         object.__setattr__(self, "columns", tuple(columns))

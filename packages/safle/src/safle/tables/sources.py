@@ -26,8 +26,7 @@ from safle.tables.cells import (
     read_cells,
     replace_commas,
 )
-from safle.tables.checks import IGNORE_ADVICE, find_places, match_columns
-from safle.tables.findings import MOST_NAMED
+from safle.tables.checks import IGNORE_ADVICE, MAX_NAMED, find_places, match_columns
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -145,10 +144,10 @@ class ColumnSource:
         worst = sorted(names, key=counts.__getitem__, reverse=True)
         if not worst:
             return
-        named = ", ".join(f"{counts[name]:,} cells of {name!r}" for name in worst[:MOST_NAMED])
-        more = f" and cells of {len(worst) - MOST_NAMED:,} more columns"
+        named = ", ".join(f"{counts[name]:,} cells of {name!r}" for name in worst[:MAX_NAMED])
+        more = f" and cells of {len(worst) - MAX_NAMED:,} more columns"
         warnings.warn(
-            f"{self.where}: {named}{more if len(worst) > MOST_NAMED else ''} hold the number of a "
+            f"{self.where}: {named}{more if len(worst) > MAX_NAMED else ''} hold the number of a "
             "missing mark, written otherwise (-9.0 or -9,0 for -9): they are taken for missing",
             SafleWarning,
             stacklevel=4,
