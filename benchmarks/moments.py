@@ -15,8 +15,8 @@ import numpy as np
 import skimage
 import sklearn.datasets
 from PIL import Image
+from safetensors.numpy import save_file
 
-from safle import write_moments
 from safle_images.backbones import DEFAULT, extract, load_backbone
 from safle_images.backbones.default import MOMENTS
 from safle_images.readers import Record, open_images
@@ -53,7 +53,8 @@ def main() -> None:
     # Seven digits, so that another order of additions gives the same file.
     mean = features.mean(axis=0).astype(np.float32)
     deviation = features.std(axis=0).astype(np.float32)
-    write_moments(MOMENTS, mean, deviation, source=backbone.source)
+    moments = {"mean": mean.astype(np.float64), "deviation": deviation.astype(np.float64)}
+    save_file(moments, MOMENTS, metadata={"source": backbone.source})
     print(len(features), mean[:3], deviation[:3])
 
 

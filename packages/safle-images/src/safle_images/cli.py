@@ -189,9 +189,10 @@ def moments(session: Session, /, output: Path) -> None:
     from safle.basics import atomic
     from safle_images.backbones.default import MOMENTS
 
-    public, source = read_moments(MOMENTS)
+    public = read_moments(MOMENTS)
     atomic.write_bytes(output, MOMENTS.read_bytes())
-    session.facts(f"{output}: moments", {"features": f"{public.feature_dim:,}", "source": source})
+    facts = {"features": f"{public.feature_dim:,}", "source": public.contract.source}
+    session.facts(f"{output}: moments", facts)
 
 
 def _show(session: Session) -> None:

@@ -146,8 +146,8 @@ def test_damaged_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_shipped_moments_are_of_the_default() -> None:
-    moments, source = read_moments(default.MOMENTS)
-    assert source == default.SOURCE
+    moments = read_moments(default.MOMENTS)
+    assert moments.contract.source == default.SOURCE
     assert moments.feature_dim == 1280
     assert moments.deviation.min() > 0
 

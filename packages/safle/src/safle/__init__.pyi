@@ -7,6 +7,7 @@ from .encoders.calibration import declared_moments as declared_moments
 from .encoders.calibration import declared_range as declared_range
 from .encoders.calibration import of_schema as of_schema
 from .encoders.calibration import public_sample as public_sample
+from .encoders.calibration import read_moments as read_moments
 from .encoders.codes import DENSE_LIMIT as DENSE_LIMIT
 from .encoders.codes import Codes as Codes
 from .encoders.codes import CodeSpace as CodeSpace
@@ -60,9 +61,6 @@ from .statistics.statistics import Sums as Sums
 from .statistics.statistics import count_codes as count_codes
 from .statistics.summable import Summable as Summable
 from .statistics.triangle import Integers as Integers
-from .tables.arrays import read_moments as read_moments
-from .tables.arrays import write_features_file as write_features_file
-from .tables.arrays import write_moments as write_moments
 from .tables.checks import ClassName as ClassName
 from .tables.checks import as_class_names as as_class_names
 from .tables.checks import as_features as as_features

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import polars
 from safetensors.numpy import save_file
-
-from safle import write_features_file
 
 
 def write_table(path: str | Path, features: np.ndarray, labels: np.ndarray | None = None) -> None:
@@ -18,9 +17,9 @@ def write_table(path: str | Path, features: np.ndarray, labels: np.ndarray | Non
     if kind == ".npz":
         np.savez(path, **arrays)
     elif kind == ".safetensors" and labels is not None and arrays["labels"].dtype.kind == "U":
-        names = [str(at) for at in range(len(matrix))]
-        rows = [matrix.astype("<f4").tobytes()]
-        write_features_file(path, rows, matrix.shape[1], names=names, labels=labels)
+        classes, numbers = np.unique(arrays["labels"], return_inverse=True)
+        arrays = {"features": matrix.astype(np.float32), "labels": numbers}
+        save_file(arrays, path, {"classes": json.dumps(classes.tolist())})
     elif kind == ".safetensors":
         save_file({n: a.astype(a.dtype.newbyteorder("=")) for n, a in arrays.items()}, path)
     else:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from safle import Table, as_features, open_table, write_features_file
-from safle.errors import InvalidInput, TableError
+from safle import Table, as_features, open_table
+from safle.errors import InvalidInput
 from support.tables import write_table
 
 pa = pytest.importorskip("pyarrow")
@@ -204,28 +206,12 @@ def test_parquet_leaves_out_the_row_numbers_of_pandas_and_decodes_categories(tmp
     assert table.labels.tolist() == ["x", "y"]
 
 
-def write_named(path, labels):
-    rows = [FEATURES[: len(labels)].tobytes()]
-    write_features_file(path, rows, 5, names=[*map(str, range(len(labels)))], labels=labels)
-
-
-def test_a_features_file_is_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "t.safetensors"
-    write_named(path, ["a", "b"])
-    before = path.read_bytes()
-    with pytest.raises(TableError, match="a class without a name"):
-        write_named(path, [""])
-    with pytest.raises(InvalidInput, match="labels"):
-        write_features_file(path, [], 5, names=["1"], labels=["a", "b"])
-    assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["t.safetensors"]
-
-
 @pytest.mark.parametrize(
     "names", [["a,b", "c"], [" a ", "b"], ['"', "[x]"], ["[", "]"], ['say "y"', "z"], ["a", "b"]]
 )
-def test_any_class_name_can_be_written(tmp_path, names):
-    write_named(tmp_path / "t.safetensors", names)
+def test_a_json_list_of_metadata_names_any_classes(tmp_path, names):
+    arrays = {"features": FEATURES[:2], "labels": np.array([0, 1])}
+    save_file(arrays, tmp_path / "t.safetensors", {"classes": json.dumps(names)})
     assert open_table(tmp_path / "t.safetensors").labels.tolist() == names
 
 

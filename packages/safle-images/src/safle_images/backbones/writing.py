@@ -15,10 +15,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from safle import write_features_file
 from safle.basics import atomic, printable
 from safle.errors import ImageError, InvalidInput, StoreError
 from safle_images.backbones.extraction import Batch, extract
+from safle_images.backbones.features_file import write_features_file
 from safle_images.backbones.loading import Backbone
 from safle_images.readers import ImageSource, Label
 

@@ -16,12 +16,17 @@ from safle.cli import options as opt
 from safle.cli.facts import encoder_facts, warn_of_coarse, warn_of_no_classes
 from safle.cli.session import Session, command, examples
 from safle.encoders.base import Encoder
-from safle.encoders.calibration import Calibration, declared_range, of_schema, public_sample
+from safle.encoders.calibration import (
+    Calibration,
+    declared_range,
+    of_schema,
+    public_sample,
+    read_moments,
+)
 from safle.encoders.linear import LinearEncoder
 from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds, make_encoder
 from safle.errors import TableError
 from safle.statistics.histogram import Histogram
-from safle.tables.arrays import read_moments
 from safle.tables.checks import check_source
 from safle.tables.reading import open_table
 from safle.tables.schema import Schema
@@ -222,7 +227,8 @@ def _read_calibration(session: Session, options: dict[str, Any]) -> tuple[Calibr
         low, high = options["range"]
         return declared_range(low, high, options["features"]), ""
     if options["moments"] is not None:
-        return read_moments(options["moments"])
+        moments = read_moments(options["moments"])
+        return moments, moments.contract.source
     if options["schema"] is not None:
         return of_schema(Schema.read(options["schema"])), ""
     if options["histogram"] is not None:

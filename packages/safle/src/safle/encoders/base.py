@@ -90,7 +90,9 @@ class Encoder(ABC):
         class_count = class_count or len(known.classes)
         chosen = as_settings(cls.settings_type, settings).choose(calibration, class_count)
         encoder = cls(**cls.measure(calibration, chosen), **to_mapping(chosen))
-        return encoder.declare(names=known.names, ranges=known.ranges, classes=known.classes)
+        return encoder.declare(
+            source=known.source, names=known.names, ranges=known.ranges, classes=known.classes
+        )
 
     @property
     def feature_dim(self) -> int:

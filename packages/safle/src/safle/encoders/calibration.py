@@ -7,18 +7,21 @@ beforehand (`Histogram.calibration`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from safetensors import SafetensorError, safe_open
 
 from safle.encoders.codes import MAX_EXPERTS
-from safle.errors import InvalidInput, SettingsError
+from safle.errors import InvalidInput, SettingsError, TableError
 from safle.tables.checks import Ranges, as_features, as_names
 from safle.tables.contract import Contract
 from safle.tables.schema import Schema
 from safle.tables.sources import arrange_frame, frame_names
+from safle.tables.table import existing_file
 
 Vector = NDArray[np.float64]
 
@@ -96,6 +99,29 @@ def declared_moments(mean: ArrayLike, deviation: ArrayLike) -> Calibration:
         return result
 
     return Calibration(Contract(len(mean)), thresholds, mean, replace_zeros(deviation))
+
+
+def read_moments(path: str | os.PathLike[str]) -> Calibration:
+    """The moments in a file, for features of the source that it names.
+
+    It is a .safetensors file with the tensors ``mean`` and ``deviation``, (feature_dim,) each; its
+    metadata may have a ``source``.
+
+    Examples
+    --------
+    >>> read_moments("nowhere.safetensors")
+    Traceback (most recent call last):
+    safle.errors.TableError: nowhere.safetensors: no such file or folder
+    """
+    file = existing_file(path, TableError)
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            found = declared_moments(tensors.get_tensor("mean"), tensors.get_tensor("deviation"))
+            source = (tensors.metadata() or {}).get("source")
+        return replace(found, contract=found.contract.declare(source=source))
+    # safetensors raises a TypeError for types that NumPy lacks.
+    except (SafetensorError, TypeError, InvalidInput, SettingsError) as error:
+        raise TableError(f"{file}: not a file of moments ({error}); make it again") from None
 
 
 def public_sample(features: ArrayLike, *, names: Sequence[str] = ()) -> Calibration:

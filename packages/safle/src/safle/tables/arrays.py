@@ -1,29 +1,20 @@
-"""Files of arrays: .npz, read whole; and .safetensors, memory-mapped.
-
-Also writes .safetensors files: of features that memory does not hold, and of moments.
-"""
+"""Files of arrays: .npz, read whole; and .safetensors, memory-mapped."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from safle.basics import atomic
-from safle.encoders.calibration import Calibration, as_moments, declared_moments
-from safle.errors import InvalidInput, SettingsError, TableError
-from safle.tables.checks import as_labels, as_source
-from safle.tables.table import Table, existing_file, find_arrays
+from safle.errors import TableError
+from safle.tables.table import Table, find_arrays
 
 SAMPLE_NAMES = "sample_names"
 # NumPy has no bfloat16 and no floats of 8 bits.
@@ -142,101 +133,3 @@ def _open_safetensors(path: Path) -> Iterator[Any]:
         raise TableError(
             f"{path}: not a whole .safetensors file ({error}); copy or export it again"
         ) from error
-
-
-def write_features_file(
-    path: str | os.PathLike[str],
-    rows: Iterable[bytes],
-    feature_dim: int,
-    *,
-    names: Sequence[str],
-    labels: ArrayLike | None = None,
-    source: str = "",
-    device: str = "",
-) -> None:
-    """Write a .safetensors file of features that memory need not hold at once.
-
-    Parameters
-    ----------
-    rows : the bytes of float32 features, little-endian, any number of rows at a time
-    names, labels : of the samples, in order; labels are integers or strings
-    source, device : what made the features, and where it ran
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from safle import open_table
-    >>> rows = [np.array([46.0, 4.5], "<f4").tobytes()]
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     place = f"{folder}/features.safetensors"
-    ...     write_features_file(place, rows, 2, names=["1.png"], labels=["cat"])
-    ...     table = open_table(place)
-    ...     table.features.tolist(), table.labels.tolist(), table.ids.tolist()
-    ([[46.0, 4.5]], ['cat'], ['1.png'])
-    """
-    count, label_bytes = len(names), b""
-    metadata = {"source": as_source(source), "device": device}
-    parts = [("features", "F32", [count, feature_dim], 4 * count * feature_dim)]
-    if labels is not None:
-        numbers = as_labels(labels, count)
-        if numbers.dtype.kind == "U":
-            classes, numbers = np.unique(numbers, return_inverse=True)
-            if "" in classes:
-                raise TableError("a class without a name; expected a name for every class")
-            metadata["classes"] = json.dumps(classes.tolist())
-        label_bytes = numbers.astype("<i8").tobytes()
-        parts.append(("labels", "I64", [count], len(label_bytes)))
-    name_bytes = json.dumps(list(names), ensure_ascii=False, separators=(",", ":")).encode()
-    parts.append((SAMPLE_NAMES, "U8", [len(name_bytes)], len(name_bytes)))
-    header: dict[str, object] = {"__metadata__": metadata}
-    end = 0
-    for name, dtype, shape, size in parts:
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
-        end += size
-    text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
-    text += b" " * (-len(text) % 8)
-    with atomic.replacing(path) as scratch, scratch.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        file.writelines(rows)
-        file.write(label_bytes + name_bytes)
-
-
-def write_moments(
-    path: str | os.PathLike[str], mean: ArrayLike, deviation: ArrayLike, *, source: str = ""
-) -> None:
-    """Write a file of moments; ``source`` says what makes the features.
-
-    It is a .safetensors file with the tensors ``mean`` and ``deviation``, (feature_dim,) each.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_moments(f"{folder}/m.safetensors", [5, 100], [2, 15], source="a network")
-    ...     moments, source = read_moments(f"{folder}/m.safetensors")
-    >>> moments.mean.tolist(), source
-    ([5.0, 100.0], 'a network')
-    """
-    mean, deviation = as_moments(mean, deviation)
-    arrays = {"mean": mean, "deviation": np.ascontiguousarray(deviation)}
-    atomic.write_bytes(Path(path), save(arrays, metadata={"source": as_source(source)}))
-
-
-def read_moments(path: str | os.PathLike[str]) -> tuple[Calibration, str]:
-    """The moments in a file, and the source of their features: empty if unknown.
-
-    Examples
-    --------
-    >>> read_moments("nowhere.safetensors")
-    Traceback (most recent call last):
-    safle.errors.TableError: nowhere.safetensors: no such file or folder
-    """
-    file = existing_file(path, TableError)
-    try:
-        with safe_open(file, framework="numpy") as tensors:
-            mean, deviation = tensors.get_tensor("mean"), tensors.get_tensor("deviation")
-            source = as_source((tensors.metadata() or {}).get("source", ""))
-        return declared_moments(mean, deviation), source
-    # safetensors raises a TypeError for types that NumPy lacks.
-    except (SafetensorError, TypeError, InvalidInput, SettingsError) as error:
-        raise TableError(f"{file}: not a file of moments ({error}); make it again") from None

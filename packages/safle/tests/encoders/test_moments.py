@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from safle import load_encoder, make_encoder, read_moments, write_moments
+from safle import load_encoder, make_encoder, read_moments
 from safle.encoders.calibration import declared_moments
 from safle.errors import TableError
 
@@ -14,7 +14,8 @@ MEAN, DEVIATION = [5.0, 100.0, 0.5], [2.0, 15.0, 0.1]
 
 
 def test_the_encoder_is_that_of_the_same_numbers_and_knows_its_source(tmp_path, safle):
-    write_moments(tmp_path / "m.safetensors", MEAN, DEVIATION, source="network a")
+    arrays = {"mean": np.array(MEAN), "deviation": np.array(DEVIATION)}
+    save_file(arrays, tmp_path / "m.safetensors", metadata={"source": "network a"})
     moments = ("--moments", tmp_path / "m.safetensors")
     safle("encoder", "make", *moments, "-o", tmp_path / "b.safetensors")
     known = load_encoder(tmp_path / "b.safetensors")
