@@ -18,7 +18,7 @@ MOST = {
     "public classes": 79,
     "packed tuples": 111,
     "isinstance on values that add up": 0,
-    "lines": 22_722,
+    "lines": 22_896,
 }
 
 

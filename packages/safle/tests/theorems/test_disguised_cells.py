@@ -15,6 +15,7 @@ from safle import (
     LinearEncoder,
     Model,
     Table,
+    TableEncoder,
     count,
     declared_range,
     make_encoder,
@@ -127,6 +128,72 @@ def test_symbols_that_differ_in_few_samples_are_refused():
     parts = np.argwhere((gram == sizes[:, None]) & (sizes[:, None] < sizes))
     left = np.concatenate([gram[whole] - gram[part] for part, whole in parts])
     assert 0 < left[left > 0].min() < 10
+    assert re.search(r"a cell of \d in disguise", judged(counts))
+
+
+@pytest.mark.parametrize("apart", [1, 9])
+def test_remainders_that_few_samples_leave_are_refused(apart):
+    """Whole years are multiples of 200 codes; few patients have a part of a year beside them."""
+    features = FEATURES.copy()
+    features[:, 0] = GENERATOR.integers(20, 90, 4_000)
+    features[:apart, 0] += 0.005
+    means = np.append(0.0, np.full(9, 0.5))
+    encoder = LinearEncoder(means, np.append(256 / 200, np.full(9, 10.0)))
+    dense = encoder.encode(features).dense.astype(np.int64)
+    assert max(np.unique(dense[:, 0], return_counts=True)[1]) < 100
+    # The attack: what is left of the products with this column are the codes of these samples.
+    counts = counted(encoder, features)
+    left = counts[0].gram_square()[0] % 200
+    assert np.array_equal(left, dense[:apart].sum(axis=0) % 200)
+    assert f"a cell of {apart} in disguise" in judged(counts)
+    features[:apart, 0] -= 0.005
+    assert judged(counted(encoder, features)) is None
+
+
+def test_the_counts_of_three_codes_follow_from_their_sums():
+    features = FEATURES.copy()
+    features[:3, 0] = 2
+    encoder = LinearEncoder(np.append(0.0, np.full(9, 0.5)), np.append(256, np.full(9, 0.3)))
+    counts = counted(encoder, features)
+    gram = counts[0].gram_square()
+    total = gram[0, -1] // 256
+    # The attack: of codes 0, 1 and 2, v^2 - v is not 0 for the last alone.
+    assert (gram[0, 0] - total) // 2 == 3
+    assert 1_000 < total < 3_000
+    assert "a cell of 3 in disguise" in judged(counts)
+
+
+def test_units_of_one_feature_are_a_thermometer_whose_levels_are_cells():
+    """Of three units, a weighted sum is zero outside of an interval; two of these make a cell."""
+    features = np.random.default_rng(0).uniform(-0.5, 0.5, size=(1_000, 2))
+    settings = {"units": 60, "terms": 1, "bits": 8, "fraction_bits": 6}
+    encoder = TableEncoder(np.zeros(2), np.full(2, 0.5), **settings)
+    counts = counted(encoder, features, LABELS[:1_000])
+    total = counts[0]
+    units = total.dim - 60
+    signs, thresholds = encoder.random.signs(), encoder.random.thresholds
+    tents = []
+    for feature in (0, 1):
+        chosen = [j for j in np.argsort(thresholds, kind="stable") if signs[feature, j] > 0]
+        places, first = np.unique(thresholds[chosen], return_index=True)
+        chosen = np.array(chosen)[first]
+        for low in range(len(places) - 2):
+            sums = np.zeros(total.dim, np.int64)
+            one, two = np.diff(places[low : low + 3])
+            sums[units + chosen[low : low + 3]] = two, -one - two, one
+            tents.append(sums)
+    # The attack: products of two such sums, which follow from the gram.
+    encoded = encoder.encode(features)
+    phi = np.zeros((1_000, total.dim), np.int64)
+    phi[:, units:] = encoded.dense[:, -60:]
+    values = phi @ np.array(tents).T
+    assert (np.count_nonzero(values, axis=0) >= 10).all()
+    pairs = [(i, j) for i in range(len(tents)) for j in range(i)]
+    alone = [(i, j) for i, j in pairs if np.count_nonzero(values[:, i] * values[:, j]) == 1]
+    assert alone
+    i, j = alone[0]
+    weighed = tents[i] @ total.gram_square() @ tents[j]
+    assert weighed == (values[:, i] * values[:, j]).max()
     assert re.search(r"a cell of \d in disguise", judged(counts))
 
 

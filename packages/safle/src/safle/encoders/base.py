@@ -134,11 +134,11 @@ class Encoder(ABC):
 
     @property
     def level_count(self) -> int:
-        """How many levels of a feature sums of symbols tell apart; 0 if no more than symbols do."""
+        """How many levels of a value its sums tell apart; 0 if no more than symbols do."""
         return 0
 
     def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
-        """The level of each feature, (samples, feature_dim); no columns if `level_count` is 0.
+        """The level of each feature, or sum of columns; no columns if `level_count` is 0.
 
         Only a policy asks: a pair of levels may occur in few samples though every pair of symbols
         occurs in many.

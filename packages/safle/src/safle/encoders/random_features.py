@@ -50,6 +50,8 @@ RANGE_BITS = 2
 """The largest code stands for 2**2 deviations of a unit."""
 BYTES_MEAN, SQUARED_THRESHOLD = 1020, 48_171
 """The mean of a sum of eight bytes; and the square of 0.7 over its deviation, times 2**32."""
+MANY_UNITS = 3
+"""Weighted sums of this many units of one sum of columns are zero outside of an interval."""
 MANY_CLASSES = 20
 """With fewer classes, counting by class gains little beside random features: docs/heads.md."""
 MOST_CLASS_BYTES = 2 << 30
@@ -204,6 +206,24 @@ class RandomColumns:
         signs = np.zeros((self.count, self.dim), np.float32)
         np.put_along_axis(signs, columns, np.where(negative, -1, 1).astype(np.float32), axis=1)
         return np.ascontiguousarray(signs.T)
+
+    @cached_property
+    def knots(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sums of columns that `MANY_UNITS` or more begin to add at different places.
+
+        The sums' signs, (dim, sums), and the places, ascending and padded with infinity, (most
+        units, sums). A unit that subtracts a sum begins at the negative of its threshold.
+        """
+        signs = self.signs().T.astype(np.float64)
+        first = np.take_along_axis(signs, (signs != 0).argmax(axis=1)[:, None], axis=1)
+        places: dict[tuple[float, ...], set[float]] = {}
+        for direction, place in zip(signs * first, self.thresholds * first[:, 0], strict=True):
+            places.setdefault(tuple(direction.tolist()), set()).add(float(place))
+        many = {sums: sorted(found) for sums, found in places.items() if len(found) >= MANY_UNITS}
+        most = max(map(len, many.values()), default=0)
+        padded = [found + [np.inf] * (most - len(found)) for found in many.values()]
+        directions = np.array([*many], np.float64).reshape(len(many), self.dim)
+        return directions.T, np.array(padded, np.float64).reshape(len(many), most).T
 
     def express(self, ops: Operations[T], fixed: T) -> T:
         """The units of fixed-point columns, (samples, units)."""

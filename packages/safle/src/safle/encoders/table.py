@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
-from safle.encoders.codes import MAX_EXPERTS, Layout, tables_of
+from safle.encoders.codes import MAX_EXPERTS, MAX_TABLE_SIZE, Layout, tables_of
 from safle.encoders.linear import (
     FRACTION_BITS,
     NORM_CLIP,
@@ -35,7 +35,7 @@ from safle.encoders.linear import (
     invert_transform,
     transformed_moments,
 )
-from safle.encoders.operations import Operations, T
+from safle.encoders.operations import NumpyOperations, Operations, T
 from safle.encoders.random_features import BITS, MOST_TERMS, SEED, UNITS_HELP, RandomColumns
 from safle.encoders.registry import Settings, annotate
 from safle.errors import SettingsError
@@ -190,10 +190,31 @@ class TableEncoder(Encoder):
 
     def express(self, ops: Operations[T], features: T) -> tuple[T, T]:
         symbols = ops.levels(ops.fill(features, -np.inf), self._thresholds)
+        fixed, *level_inputs = self._fix(ops, features)
+        units = self.random.express(ops, ops.join([fixed, *level_inputs]))
+        return symbols, ops.join([ops.append(fixed, self.linear.scale), units])
+
+    def _fix(self, ops: Operations[T], features: T) -> list[T]:
+        """The inputs of units: the linear columns of the numbers, then the levels, if any."""
         # A gap becomes the mean, whose linear code is 0.
         means = invert_transform(self.linear.mean, str(self.settings.transform))
         numbers = ops.fill(ops.gather(features, self.numbers), means)
         fixed = self.linear.fixed_point(ops, numbers)
-        level_inputs = [self._fix_levels(ops, features)] if len(self._level_columns) else []
-        units = self.random.express(ops, ops.join([fixed, *level_inputs]))
-        return symbols, ops.join([ops.append(fixed, self.linear.scale), units])
+        levels = [self._fix_levels(ops, features)] if len(self._level_columns) else []
+        return [fixed, *levels]
+
+    @property
+    def level_count(self) -> int:
+        # Units of one sum of columns are a thermometer of it: differences of them are its levels.
+        _, places = self.random.knots
+        return min(len(places) + 1, MAX_TABLE_SIZE) if len(places) else 0
+
+    def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
+        if not self.level_count:
+            return super().levels(features)
+        directions, places = self.random.knots
+        ops = NumpyOperations()
+        with np.errstate(over="ignore"):
+            inputs = ops.join(self._fix(ops, features.astype(np.float64)))
+        found = ops.levels(inputs @ directions, places)
+        return np.minimum(found, self.level_count - 1).astype(np.uint16)

@@ -7,8 +7,9 @@ judges the codes themselves:
 - a dense column with a usual code (that of at least half of the samples) counts as a table of two
   symbols if it has two codes, and else as the set of samples with another code: such sets, and
   their pairs with symbols, classes and each other, are cells;
-- what symbols say of a feature by their sums (`Encoder.levels`) is one more table, and a symbol
-  without another that is a part of it is one more set;
+- what symbols, or units, say of a feature by their sums (`Encoder.levels`) is one more table, and a
+  symbol without another that is a part of it is one more set;
+- what sums of one dense column say because they are whole numbers: `safle.site.remainders`;
 - the *weight* of a sample i is its leverage ``p_i' inverse(P'P) p_i``, of its row p_i of all
   columns P: the largest share that it has of ``sum v^2``, over all weighted sums v of columns. From
   a weighted sum in which it has the share w, a receiver estimates any code of the sample with an
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 from safle.encoders.base import Encoder
 from safle.encoders.codes import DENSE_LIMIT, Block, Codes, CodeSpace, Layout, tables_of
+from safle.site.remainders import find_fewest_apart
 from safle.site.shares import Blocks, find_shares
 from safle.statistics.accumulator import Accumulator
 from safle.statistics.cells import (
@@ -120,6 +122,10 @@ class _Samples(NamedTuple):
             return codes
         return Codes(codes.symbols[:, :0], codes.dense[:, : self.by_class.dim])
 
+    def dense(self) -> Iterator[NDArray[np.int16]]:
+        """Batches of dense codes."""
+        return (self.encode(features).dense for features, _ in self.features())
+
     def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
         """See `Encoder.levels`; no columns where a class is judged by itself."""
         return (
@@ -143,7 +149,8 @@ def _judge(
         shares = find_shares(
             lambda: _weigh((row / lengths for row in _columns(samples, statistics)), times), few
         )
-    return Disguises(_smallest_set(samples), *shares)
+    sets = [_smallest_set(samples), find_fewest_apart(samples.dense, few)]
+    return Disguises(min(filter(None, sets), default=0), *shares)
 
 
 def _columns(samples: _Samples, statistics: Statistics) -> Iterator[NDArray[np.float64]]:
@@ -261,7 +268,7 @@ def _find_usual(
     generator = np.random.default_rng(0)
     number = min(len(samples.rows), ROWS_AT_ONCE)
     drawn = samples._replace(rows=np.sort(generator.choice(samples.rows, number, replace=False)))
-    dense = np.concatenate([samples.encode(features).dense for features, _ in drawn.features()])
+    dense = np.concatenate([*drawn.dense()])
     ordered = np.sort(dense, axis=0)
     # A code of half of the samples lies on one side of their middle or the other.
     middle = ordered[[(number - 1) // 2, number // 2]].astype(np.int64)
@@ -270,8 +277,8 @@ def _find_usual(
     others = np.zeros(len(usual), np.int64)
     least = np.full(len(usual), DENSE_LIMIT + 1)
     most = -least
-    for features, _ in samples.features():
-        codes = samples.encode(features).dense.astype(np.int64)
+    for batch in samples.dense():
+        codes = batch.astype(np.int64)
         unusual = codes != usual
         others += unusual.sum(axis=0)
         least = np.minimum(least, np.where(unusual, codes, least).min(axis=0))
