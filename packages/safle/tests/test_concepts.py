@@ -15,10 +15,10 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 79,
-    "packed tuples": 111,
+    "public classes": 77,
+    "packed tuples": 108,
     "isinstance on values that add up": 0,
-    "lines": 22_896,
+    "lines": 22_855,
 }
 
 

@@ -21,7 +21,6 @@ from safle import (
     Model,
     Store,
     decode,
-    require_answers,
     write,
 )
 from safle.basics import atomic
@@ -118,7 +117,8 @@ class EvaluationTask:
     """Evaluation counts of one model, added up as they come."""
 
     def __init__(self, model: Model, limits: Limits) -> None:
-        self._model, self._limits = model, limits
+        self._limits = limits
+        self._empty = Evaluation.empty(model.digest, model.class_names)
         files = {airlock.MODEL: model.to_bytes()}
         self.question = airlock.Question(airlock.EVALUATE, files, {"model": model.digest})
         self.sites: dict[str, Evaluation] = {}
@@ -129,13 +129,10 @@ class EvaluationTask:
     def take(self, client: str, data: bytes) -> tuple[int, str]:
         if client in self.sites:
             raise FederationError(f"client {client!r} has sent its counts already")
-        counts = decode(data, Evaluation, admit=self._admit)
+        counts = decode(data, Evaluation, like=self._empty)
         self._limits.check_samples(counts.sample_count)
         self.sites[client] = counts
         return counts.sample_count, ""
-
-    def _admit(self, model: str, classes: tuple[int | str, ...]) -> None:
-        require_answers(model, classes, self._model.digest, self._model.class_names)
 
     def write(self, folder: Path) -> None:
         """Write the sum, and a page of all sites; nothing if no site has a sample."""
@@ -143,8 +140,7 @@ class EvaluationTask:
         if not sites:
             log.warning("no client has evaluated the model")
             return
-        empty = Evaluation.empty(self._model.digest, self._model.class_names)
-        total = sum(sites.values(), start=empty)
+        total = self._empty.add_all(sites.values())
         report = EvaluationReport(total, sites)
         write(folder / COUNTS, total)
         atomic.write_text(folder / PAGE, report.to_html())

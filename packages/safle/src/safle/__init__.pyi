@@ -23,7 +23,6 @@ from .encoders.registry import make_encoder as make_encoder
 from .encoders.table import TableEncoder as TableEncoder
 from .errors import SafleError as SafleError
 from .evaluation.counts import Evaluation as Evaluation
-from .evaluation.counts import require_answers as require_answers
 from .evaluation.evaluating import evaluate as evaluate
 from .evaluation.evaluating import fit_temperature as fit_temperature
 from .evaluation.figures import Figures as Figures

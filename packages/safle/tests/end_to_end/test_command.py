@@ -59,7 +59,7 @@ def test_help_teaches_and_imports_nothing_heavy() -> None:
     )
     found = json.loads(done.stdout)
     assert not set(HEAVY) & set(found["modules"])
-    assert {"encoder make", "count", "sum", "store solve", "inspect"} <= set(found["texts"])
+    assert {"encoder make", "count", "sum", "store list", "inspect"} <= set(found["texts"])
     first = found["texts"][""].split("Five to see first")[1].split("╰")[0]
     assert re.findall(r"^│ (\w+)", first, re.MULTILINE) == FIRST
     made = found["texts"]["encoder make"]

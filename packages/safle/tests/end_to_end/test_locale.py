@@ -42,7 +42,7 @@ FLOW: list[tuple[str, ...]] = [
     ("store", "add", "spëicher", "--encoder", E, "ä.stats"),
     ("store", "list", "spëicher"),
     ("store", "verify", "spëicher"),
-    ("store", "solve", "spëicher", "-o", M),
+    ("solve", "spëicher", "-o", M),
     ("sum", "ä.stats", "--encoder", E, "-o", "sümme.stats"),
     ("solve", "sümme.stats", "--encoder", E, "--curve", "kürve.csv", "-o", M),
     ("evaluate", M, T, "--json", "zählen.json", "--html", "sëite.html"),

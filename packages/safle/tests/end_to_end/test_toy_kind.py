@@ -67,7 +67,7 @@ def test_it_goes_through_the_commands(folder, digits, safle, monkeypatch):
     safle("solve", "total.stats", *encoder, "-o", "model.safetensors")
     safle("evaluate", "model.safetensors", "test.npz")
     safle("store", "add", "store", *encoder, "a.stats", "b.stats")
-    safle("store", "solve", "store", "-o", "stored.safetensors")
+    safle("solve", "store", "-o", "stored.safetensors")
     model = (folder / "model.safetensors").read_bytes()
     assert (folder / "stored.safetensors").read_bytes() == model
     simulated = ["--clients", "3", "--out", "simulation"]

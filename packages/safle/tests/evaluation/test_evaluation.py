@@ -53,10 +53,10 @@ def test_sites_add_up_to_the_bytes_of_the_pooled_count(answered: Answered, tmp_p
     model, features, labels = answered
     for at, part in enumerate((slice(0, 50), slice(50, 51), slice(51, None))):
         safle.write(tmp_path / f"{at}.eval", safle.evaluate(model, features[part], labels[part]))
-    summed = sum_files([tmp_path], tmp_path / "total.eval")
+    total, _ = sum_files([tmp_path], tmp_path / "total.eval")
     pooled = safle.evaluate(model, features, labels)
     assert (tmp_path / "total.eval").read_bytes() == encode(pooled)
-    assert summed.samples == len(labels)
+    assert total.sample_count == len(labels)
     assert safle.read(tmp_path / "total.eval", Evaluation) == pooled
 
 

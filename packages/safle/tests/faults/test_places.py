@@ -34,7 +34,6 @@ DECLARED = ("--delta", "1e-6", "--calibration", "declared", "--classes", "ill,we
 INPUTS: dict[str, tuple[str, ...]] = {
     "encoder make": ("--range", "0", "1", "--features", "3"),
     "count": ("ward.csv", "--encoder", E),
-    "store solve": ("store",),
     "evaluate": (M, "ward.csv"),
     "schema draft": ("ward.csv", "--least", "1"),
     "schema merge": ("s.toml", "s.toml"),

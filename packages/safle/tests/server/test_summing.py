@@ -19,13 +19,17 @@ from safle.errors import (
     FederationError,
     InvalidInput,
     LimitExceeded,
+    MissingExtra,
+    StoreError,
     WireError,
 )
 from safle.server import summing
 from safle.server.admission import Limits
+from safle.server.store import Store
 from safle.server.summing import sum_files
 from safle.statistics.histogram import Histogram
 from safle.wire import container
+from safle.wire.formats import FileFormat
 from support.data_sets import fixed_data, fixed_encoder
 
 CLIENTS = 12
@@ -64,11 +68,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_sum_is_the_pooled_count_whatever_the_grouping(folder: Path, pooled: bytes) -> None:
     shares: list[float] = []
-    summed = sum_files([folder / name for name in "abc"], folder / "total", progress=shares.append)
+    files = [folder / name for name in "abc"]
+    total, added = sum_files(files, folder / "total", progress=shares.append)
     assert (folder / "total").read_bytes() == pooled
-    assert (summed.file_type, summed.files, summed.samples) == ("statistics", 3, 120)
-    assert (summed.classes, summed.bytes) == ((0, 1, 2), len(pooled))
-    assert summed.digest == container.declared_digest(pooled)
+    assert (encode(total), added) == (pooled, 3)
     assert shares == [1 / 3, 2 / 3, 1]
     sum_files([folder / "b", folder / "c"], folder / "part")
     sum_files([folder / "part", folder / "a"], folder / "again")
@@ -99,12 +102,14 @@ def test_duplicates_only_if_allowed_and_empty_clients_any_number(folder: Path) -
     twice = [folder / "a", folder / "a"]
     with pytest.raises(DuplicateContribution, match=r"/a: .* from 'a' already; .*allow-duplicates"):
         sum_files(twice, folder / "total")
-    assert sum_files(twice, folder / "total", allow_duplicates=True).samples == 80
+    total, _ = sum_files(twice, folder / "total", allow_duplicates=True)
+    assert total.sample_count == 80
     nobody = [folder / "empty"] * 3
     with pytest.raises(LimitExceeded, match="empty: no samples"):
         sum_files([*nobody, folder / "a"], folder / "one")
     allowed = Limits(allow_empty=True)
-    assert sum_files([*nobody, folder / "a"], folder / "one", limits=allowed).samples == 40
+    total, added = sum_files([*nobody, folder / "a"], folder / "one", limits=allowed)
+    assert (total.sample_count, added) == (40, 4)
     assert (folder / "one").read_bytes() == (folder / "a").read_bytes()
 
 
@@ -157,9 +162,9 @@ def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
     for name, part in {"a": values[:10], "b": values[10:], "whole": values}.items():
         write(tmp_path / name, grid.count(part))
     write(tmp_path / "other", Histogram.empty(0, 2, 4, bins=16).count(values))
-    summed = sum_files([tmp_path / "b", tmp_path / "a"], tmp_path / "total")
+    total, added = sum_files([tmp_path / "b", tmp_path / "a"], tmp_path / "total")
     assert (tmp_path / "total").read_bytes() == (tmp_path / "whole").read_bytes()
-    assert (summed.file_type, summed.samples) == ("histogram", 30)
+    assert (total.format, total.sample_count, added) == ("histogram", 30, 2)
     before = contents(tmp_path)
     for names, error in {
         ("a", "a"): DuplicateContribution,
@@ -168,11 +173,33 @@ def test_histograms_sum_with_the_same_checks(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(error):
             sum_files([tmp_path / name for name in names], tmp_path / "total")
-    with pytest.raises(InvalidInput, match=r"/a is a file of histogram; .* are for statistics"):
+    with pytest.raises(WireError, match=r"/a: .*histogram.* expected statistics"):
         sum_files([tmp_path / "a"], tmp_path / "total", space=fixed_encoder("linear").space)
     with pytest.raises(LimitExceeded, match="/a: "):
         sum_files([tmp_path / "a"], tmp_path / "total", limits=Limits(most_samples=9))
     assert contents(tmp_path) == before
+
+
+def test_a_store_counts_as_the_file_of_its_sum(folder: Path, pooled: bytes) -> None:
+    with Store.create(folder / "store", fixed_data().encoder) as store:
+        for name in "ab":
+            store.add(name, (folder / name).read_bytes())
+    total, added = sum_files([folder / "store", folder / "c"], folder / "total")
+    assert (encode(total), added) == (pooled, 2)
+    assert (folder / "total").read_bytes() == pooled
+    with pytest.raises(EncoderMismatch, match="/store: counted with"):
+        sum_files([folder / "store"], folder / "x", space=fixed_encoder("linear").space)
+    (folder / "store" / "contributions" / "a.stats").unlink()
+    with pytest.raises(StoreError, match="'a' is missing"):
+        sum_files([folder / "store", folder / "c"], folder / "x")
+    assert not (folder / "x").exists()
+
+
+def test_files_of_what_does_not_add_up_are_refused(tmp_path: Path) -> None:
+    kind = FileFormat(container.ROUND, lambda _value: ({}, {}), lambda _opened: None)
+    (tmp_path / "a.private").write_bytes(kind.encode(None))
+    with pytest.raises((InvalidInput, MissingExtra), match="private"):
+        sum_files([tmp_path / "a.private"], tmp_path / "total")
 
 
 @contextmanager
@@ -220,6 +247,17 @@ def test_a_ray_cluster_gives_the_same_bytes_and_errors_also_when_a_task_is_kille
     with pytest.raises(WireError, match=r"03\.stats: not a safle file"):
         sum_files(files, output, ray="local")
     assert not output.exists()
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_adds_up_any_values(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    values = np.random.default_rng(0).random((30, 4))
+    grid = Histogram.empty(0, 1, 4, bins=16)
+    for row in range(3):
+        write(tmp_path / f"{row}.hist", grid.count(values[row::3]))
+    total, _ = sum_files([tmp_path], tmp_path / "total", ray="local")
+    assert total == grid.count(values)
 
 
 def test_a_ray_cluster_that_does_not_start_in_time_is_started_again(monkeypatch) -> None:

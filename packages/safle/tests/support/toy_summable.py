@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 import numpy as np
 
-from safle import FileFormat, container, read_header
+from safle import Admit, FileFormat, container, read_header
 from safle.basics import as_settings
 from safle.errors import EncoderMismatch, InvariantError
 
@@ -123,8 +123,15 @@ def describe(value: Visits) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return value.declaration(), {"sums": value.to_vector(value)}
 
 
-def restore(opened: container.Container) -> Visits:
+def restore(
+    opened: container.Container,
+    like: Visits | None = None,
+    admit: Admit = lambda _classes: None,
+) -> Visits:
     zero = Visits(read_header(Header, opened).most)
+    if like is not None:
+        like.check_same(zero)
+    admit(())
     sums = opened.array("sums", (2,))
     opened.finish()
     return zero.from_vector(sums)

@@ -22,7 +22,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "encoder": ("encoder.encoder", "Make the encoder that all clients share."),
         "rehearse": ("count.rehearse", "What your samples would send and give away."),
         "count": ("count.count", "Count a client's samples into one statistics file."),
-        "store": ("store.store", "Keep contributions, remove clients, and solve."),
+        "store": ("store.store", "Keep contributions, and remove clients."),
         "evaluate": ("evaluate.evaluate", "Evaluate a model on a labelled table."),
     },
     "Before the round": {
@@ -30,9 +30,9 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "policy": ("policy.policy", "Write the rules of what may leave your site."),
         "histogram": ("count.histogram", "Count features, to calibrate the encoder."),
     },
-    "What a store does, file by file": {
-        "sum": ("sums.add_up", "Add up contributions: each is verified, none twice."),
-        "solve": ("solve.solve", "Solve for the weights: one linear system."),
+    "At the server": {
+        "sum": ("sums.add_up", "Add up files: each is verified, none twice."),
+        "solve": ("solve.solve", "Solve a store or a sum: one linear system."),
     },
     "With a model": {
         "predict": ("predict.predict", "Predict the class of every sample of a table."),
@@ -76,7 +76,7 @@ EXAMPLES = examples(
     "safle rehearse hospital_a.csv --encoder encoder.safetensors",
     "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
     "safle store add store --encoder encoder.safetensors a.stats b.stats c.stats",
-    "safle store solve store -o model.safetensors",
+    "safle solve store -o model.safetensors",
     "safle evaluate model.safetensors test.csv",
     title="A federation by files:",
 )

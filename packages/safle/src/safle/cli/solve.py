@@ -1,9 +1,8 @@
-"""``safle solve`` and ``safle store solve``: a sum -> a model."""
+"""``safle solve``: the sum in a store or a file -> a model."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,20 +16,18 @@ from safle.cli import options as opt
 from safle.cli.facts import model_facts
 from safle.cli.session import Session, command
 from safle.encoders.base import Encoder, load_encoder
-from safle.encoders.codes import CodeSpace
 from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, SolveError
 from safle.model.model import Model
 from safle.server.store import Store
+from safle.server.summing import read_total
 from safle.solver.heads import HEADS
 from safle.solver.ridge import RidgeCurve
 from safle.solver.solution import Solution
 from safle.solver.solving import solve as solve_statistics
 from safle.statistics.statistics import Sums
-from safle.wire.container import peek_file_type
-from safle.wire.formats import read, write
 
-SOLVABLE = ("statistics", "noisy statistics")
+ENCODER = "The encoder the clients counted with; the model carries a copy."
 RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
 HEAD = (
     f"{', '.join(f'{head.name} ({head.summary})' for head in HEADS.values())}, from the same "
@@ -70,90 +67,53 @@ def _read_priors(_context: click.Context, _option: click.Parameter, text: str | 
         raise InvalidInput(f"{text}: {error}; expected lines like 'ill,0.1'") from error
 
 
-solve_options = opt.options(
-    opt.option("--ridge", RIDGE, "auto|0|NUMBER", callback=_parse_ridge, default="auto"),
-    opt.option("--head", HEAD, "NAME", type=click.Choice(["auto", *HEADS]), default="auto"),
-    opt.option(
-        "--priors",
-        PRIORS,
-        "uniform|FILE",
-        callback=_read_priors,
-        show_default="as they were counted",
-    ),
-    opt.written("--curve", CURVE),
-)
-"""How statistics are solved; ``curve`` and ``how`` of `_solve_and_save`."""
+def _explain(total: Path, **how: Any) -> str:
+    """Whose contribution is at fault, if somebody can know."""
+    if total.is_dir():
+        return Store.open(total).explain(partial(solve_statistics, **how))
+    return "a sum does not show which contribution is at fault: solving a store says it"
 
 
 @command(
+    "safle solve store -o model.safetensors",
     "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
-    "safle solve total.stats --encoder encoder.safetensors --curve ridge.csv -o m.safetensors",
+    "safle solve store --curve ridge.csv -o model.safetensors",
 )
-@click.argument("total", type=opt.FILE, help="Summed statistics.")
-@opt.encoder_file("The encoder the clients counted with; the model carries a copy.")
-@solve_options
+@click.argument("total", type=opt.PLACE, metavar="SUM", help="A store, or summed statistics.")
+@opt.file_option("--encoder encoder_path", ENCODER, show_default="the store's")
+@opt.option("--ridge", RIDGE, "auto|0|NUMBER", callback=_parse_ridge, default="auto")
+@opt.option("--head", HEAD, "NAME", type=click.Choice(["auto", *HEADS]), default="auto")
+@opt.option(
+    "--priors", PRIORS, "uniform|FILE", callback=_read_priors, show_default="as they were counted"
+)
+@opt.written("--curve", CURVE)
 @opt.output("The model file to write.")
-def solve(session: Session, /, total: Path, encoder_path: Path, **options: Any) -> None:
-    """Solve for the weights: one linear system, no rounds, no held-out data.
-
-    Equal sums give equal model bytes, whoever counted what. Noisy sums ([b]safle publish[/b]) are
-    solved with a ridge as large as their noise.
-    """
-    encoder = load_encoder(encoder_path)
-    statistics = read_sum(total, encoder.space)
-    explanation = (
-        "a sum does not show which contribution is at fault: 'safle store solve' checks each"
-    )
-    _solve_and_save(session, encoder, statistics, lambda _solving: explanation, **options)
-
-
-def read_sum(path: Path, space: CodeSpace) -> Sums:
-    """Summed statistics, exact or noisy."""
-    found = peek_file_type(path)
-    name = found if found in SOLVABLE else "statistics"
-    statistics: Sums = read(path, name, space=space)
-    return statistics
-
-
-@command("safle store solve store -o model.safetensors", name="solve")
-@opt.store_argument
-@opt.written("--sum total", "Also write the sum.")
-@solve_options
-@opt.output("The model file to write.")
-def solve_store(session: Session, /, folder: Path, total: Path | None, **options: Any) -> None:
-    """Add up everything in the store, verified again, and solve.
-
-    The model's bytes are those of a federation of exactly these clients, whatever
-    was added and removed before.
-    """
-    store = Store.open(folder)
-    with session.progress(f"summing {len(store.members)} contributions") as advance:
-        statistics = store.total(advance).snapshot()
-    if total is not None:
-        write(total, statistics)
-    _solve_and_save(session, store.encoder, statistics, store.explain, **options)
-
-
-def _solve_and_save(
+def solve(
     session: Session,
-    encoder: Encoder,
-    statistics: Sums,
-    explain: Callable[[Callable[[Sums], object]], str],
-    *,
+    /,
+    total: Path,
+    encoder_path: Path | None,
     output: Path,
     curve: Path | None,
     **how: Any,
 ) -> None:
-    """Solve, write the model and maybe the ridge curve, and report them or who is at fault."""
+    """Solve for the weights: one linear system, no rounds, no held-out data.
+
+    Equal sums give equal model bytes, whoever counted what: the model of a store is that of exactly
+    the clients in it, whatever was added and removed before. Noisy sums ([b]safle publish[/b]) are
+    solved with a ridge as large as their noise.
+    """
     if curve is not None and how["ridge"] != "auto":
         raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
+    encoder = _load_encoder(total, encoder_path)
+    with session.progress(f"reading {total}") as advance:
+        statistics = read_total(total, encoder.space, advance)
     _announce_solving(session, encoder, statistics)
     try:
         with session.progress("solving") as advance:
             solution = solve_statistics(statistics, **how, progress=advance)
     except SolveError as error:
-        why = explain(partial(solve_statistics, **how))
-        raise SolveError(f"{error}; {why}") from error
+        raise SolveError(f"{error}; {_explain(total, **how)}") from error
     ridge_curve = solution.curve
     # Noisy sums may seem to fit without a residual; that is no sign of copies.
     if ridge_curve and not solution.promise and ridge_curve.suspects_copies(solution.sample_count):
@@ -168,6 +128,14 @@ def _solve_and_save(
     if curve is not None and ridge_curve is not None:
         _write_curve(ridge_curve, curve)
     session.facts(f"{output}: model", _facts(model, solution))
+
+
+def _load_encoder(total: Path, path: Path | None) -> Encoder:
+    if path is not None:
+        return load_encoder(path)
+    if not total.is_dir():
+        raise click.UsageError("--encoder is missing: only a store has its own")
+    return Store.open(total).encoder
 
 
 def _announce_solving(session: Session, encoder: Encoder, statistics: Sums) -> None:

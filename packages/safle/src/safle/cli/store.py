@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,33 +24,17 @@ EXAMPLES = (
     "safle store list store",
     "safle store verify store",
     "safle store remove store hospital-b",
-    "safle store solve store -o model.safetensors",
 )
 CLIENT = "Whose contribution it is, if there is one file."
 ENCODER = "The encoder that all clients share; makes the store if there is none."
 
 
-class StoreCommands(click.RichGroup):
-    """The store's commands; the solver is imported for ``solve`` alone."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), "solve"]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name != "solve":
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = import_module("safle.cli.solve").solve_store
-        return command
-
-
-@click.group(cls=StoreCommands, epilog=examples(*EXAMPLES))
+@click.group(cls=click.RichGroup, epilog=examples(*EXAMPLES))
 def store() -> None:
-    """Keep contributions, add late ones, remove clients, and solve again.
+    """Keep contributions, add late ones and remove clients.
 
-    A store is a folder. It survives a kill at any moment, and the model solved from it is
-    byte for byte that of a federation of exactly the clients in it. [b]safle sum[/b]
-    and [b]solve[/b] do the same with files of your own; [b]--sum[/b] of [b]store solve[/b] writes
-    the sum that they would.
+    A store is a folder. It survives a kill at any moment, and the model that [b]safle solve[/b]
+    makes of it is byte for byte that of a federation of exactly the clients in it.
     """
 
 

@@ -7,22 +7,19 @@ from typing import Any
 
 import rich_click as click
 
-from safle.basics.memory import readable
-from safle.basics.texts import list_names
 from safle.cli import options as opt
-from safle.cli.facts import warn_of_classes, warn_of_coarse
+from safle.cli.facts import counts_facts, warn_of_classes
 from safle.cli.session import Session, command
 from safle.encoders.base import load_encoder
 from safle.server.summing import sum_files
-from safle.statistics.histogram import Histogram
-from safle.wire.formats import read
+from safle.wire.container import read_limited
 
 FILES = (
-    "Files of statistics, of histograms or of evaluation counts: paths, folders, or addresses "
-    "for fsspec."
+    "Files of statistics, of histograms or of evaluation counts: paths, folders, addresses for "
+    "fsspec; or stores."
 )
 ENCODER = "For statistics: refuse those of any other encoder."
-RAY = "For statistics: add up on a Ray cluster; 'local' starts one, 'auto' finds it."
+RAY = "Add up on a Ray cluster; 'local' starts one, 'auto' finds it."
 
 
 @command(
@@ -49,25 +46,17 @@ def add_up(
 ) -> None:
     """Add up contributions: every file is verified first, and none is taken twice.
 
-    The sum has the same bytes as that of [b]safle store add[/b] and [b]solve[/b]; use it for files
-    that you keep outside a store. One file is in memory at a time. Order, grouping and the
-    number of processes do not matter, and a sum can be summed again. A sum does not
-    list its contributions: only a store can name them and remove one.
+    Of a store it writes the sum of all clients, with the same bytes as that of their files. One
+    file is in memory at a time. Order, grouping and the number of processes do not matter, and a
+    sum can be summed again. A sum does not list its contributions: only a store can name them and
+    remove one.
     """
     space = load_encoder(encoder_path).space if encoder_path else None
     limits = opt.take_limits(options)
     with session.progress("summing") as advance:
-        summed = sum_files(
+        total, summed = sum_files(
             files, output, space=space, limits=limits, progress=advance, ray=ray, **options
         )
-    facts = {
-        "files": summed.files,
-        "samples": f"{summed.samples:,}",
-        **({"classes": list_names(summed.classes)} if summed.classes else {}),
-        "file": readable(summed.bytes),
-        "digest": summed.digest,
-    }
-    session.facts(f"{output}: sum of {summed.file_type}", facts)
-    warn_of_classes(session, summed.classes)
-    if summed.file_type == "histogram":
-        warn_of_coarse(session, read(output, Histogram))
+    facts = {"files": summed, **counts_facts(total, read_limited(output))}
+    session.facts(f"{output}: sum of {total.format}", facts)
+    warn_of_classes(session, [*total.samples_by_class()])

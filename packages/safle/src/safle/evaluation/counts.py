@@ -14,7 +14,7 @@ type 9, has these sections in planes; its header has ``model`` (SHA-256 of the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from math import prod
@@ -33,7 +33,7 @@ from safle.statistics.exposure import Exposure, expose_cells
 from safle.statistics.histogram import MAX_SAMPLES
 from safle.tables.checks import ClassName, as_class_names, is_digest
 from safle.wire import container
-from safle.wire.formats import FileFormat, Sections, read_header
+from safle.wire.formats import Admit, FileFormat, Sections, read_header
 
 BINS, PER_UNIT = 1024, 72
 """Bins, and how many to a unit of asinh(log odds): p = 0.5 lies at the border in the middle."""
@@ -323,10 +323,6 @@ def find_cells(
     }
 
 
-Admit = Callable[[str, tuple[ClassName, ...]], None]
-"""Raises a `SafleError` if a model's digest and classes are not accepted."""
-
-
 class _Header(_Declaration, frozen=True, forbid_unknown_fields=True):
     """The header of a file of evaluation counts."""
 
@@ -338,14 +334,18 @@ def _describe(evaluation: Evaluation) -> tuple[dict[str, Any], Sections]:
 
 
 def _restore(
-    opened: container.Container, admit: Admit = lambda _model, _classes: None
+    opened: container.Container,
+    like: Evaluation | None = None,
+    admit: Admit = lambda _classes: None,
 ) -> Evaluation:
     header = read_header(_Header, opened)
     classes = tuple(header.classes)
     # Equal counts must have equal bytes.
     if not is_digest(header.model) or as_class_names(classes) != classes:
         raise WireError("the header's model is no digest, or its classes are not ascending")
-    admit(header.model, classes)
+    if like is not None:
+        require_answers(header.model, classes, like.model, like.class_names)
+    admit(classes)
     arrays = shapes(len(classes))
     values = sum(map(prod, arrays.values()))
     opened.reserve(16 * values, f"evaluation counts of {len(classes)} classes")

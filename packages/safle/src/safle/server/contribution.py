@@ -12,7 +12,8 @@ from safle.encoders.codes import CodeSpace
 from safle.errors import InvalidInput
 from safle.statistics.statistics import Statistics
 from safle.tables.checks import ClassName
-from safle.wire.statistics import FORMAT, Admit, read_head
+from safle.wire.formats import Admit
+from safle.wire.statistics import FORMAT, read_head
 
 SUFFIX = ".stats"
 MOST_BYTES = 240

@@ -9,25 +9,24 @@ its process dies.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from safle.basics.atomic import write_bytes
 from safle.basics.paths import BESIDE, StrPath, as_path, find_files, naming
 from safle.basics.progress import Progress, no_progress
 from safle.encoders.codes import CodeSpace
-from safle.errors import FederationError, InvalidInput, MissingExtra
+from safle.errors import FederationError, InvalidInput, MissingExtra, SafleError
 from safle.server.admission import Admission, Limits
-from safle.server.contribution import Contribution, open_contribution
+from safle.server.contribution import Contribution
+from safle.server.folder import is_store
 from safle.server.store import Store
-from safle.statistics.accumulator import Accumulator
 from safle.statistics.statistics import Statistics, Sums
-from safle.tables.checks import ClassName
+from safle.statistics.summable import Summable
 from safle.wire import container
-from safle.wire.formats import FileFormat, encode, format_named, read
-from safle.wire.statistics import read_space
+from safle.wire.formats import encode, format_named, read, write
 
 NOISY = "noisy statistics"
 LARGEST_SHARD = 64
@@ -35,34 +34,8 @@ LARGEST_SHARD = 64
 SHARDS_PER_WORKER = 4
 """Shards under way at a time: they bound the cluster's memory."""
 ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class Summed:
-    """A sum that was written, and how many files and samples it has; a histogram has no classes.
-
-    ``file_type`` is the name of their format, such as "statistics"; ``digest`` is of the content.
-    """
-
-    file_type: str
-    digest: str
-    files: int
-    samples: int
-    classes: tuple[ClassName, ...]
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What the files of a sum must obey: one encoder, these limits, and no duplicates."""
-
-    space: CodeSpace
-    limits: Limits = field(default_factory=Limits)
-    allow_duplicates: bool = False
-
-    def admission(self) -> Admission:
-        """An admission that nobody has joined yet."""
-        return Admission(self.limits, most_total_samples=self.space.layout.most_samples)
+Added = tuple[Any, list[Contribution]]
+"""A sum, and the facts of the files in it."""
 
 
 def sum_files(
@@ -74,20 +47,25 @@ def sum_files(
     limits: Limits | None = None,
     progress: Progress = no_progress,
     ray: str | None = None,
-) -> Summed:
+) -> tuple[Summable, int]:
     """Add up files of one type, each verified, and write the sum.
 
-    The first file decides what they are: statistics, histograms, or another value that adds up.
+    The first file decides what they are: statistics, histograms, or another value that adds up. A
+    store counts as the file of its sum.
 
     Parameters
     ----------
-    paths : at least one file, folder or address that fsspec understands
+    paths : at least one file, folder, store or address that fsspec understands
     output : file of the sum; not one of the files that are added up
     space : code space that all statistics must have; None for that of the first file
     allow_duplicates : also add a contribution that was added before
     limits : of every contribution; the defaults of `Limits` if None
     progress : called with the finished share, 0 to 1
-    ray : address of a Ray cluster that adds up statistics; "local" starts one, "auto" finds it
+    ray : address of a Ray cluster that adds up the files; "local" starts one, "auto" finds it
+
+    Returns
+    -------
+    The sum, and how many files are in it.
 
     Examples
     --------
@@ -97,28 +75,20 @@ def sum_files(
     >>> with TemporaryDirectory() as folder:
     ...     write(f"{folder}/a.stats", count(encoder, [[0.2]], ["ill"]))
     ...     write(f"{folder}/b.stats", count(encoder, [[0.7]], ["well"]))
-    ...     sum_files([f"{folder}/a.stats", f"{folder}/b.stats"], f"{folder}/total.stats").samples
-    2
+    ...     total, files = sum_files([folder], f"{folder}/total.stats")
+    >>> total.sample_count, files
+    (2, 2)
     """
     sources = _find_sources(paths, output)
-    found = container.peek_file_type(sources[0]) or Statistics.format
-    file_format = format_named(found)
-    is_small = found != Statistics.format and file_format.value_type is not None
-    if is_small and (space or ray):
-        raise InvalidInput(
-            f"{sources[0]} is a file of {found}; an encoder (--encoder) and a Ray cluster "
-            "(--ray) are for statistics: leave them out"
-        )
+    like = None if space is None else Statistics.empty(space)
     limits = limits or Limits()
-    if is_small:
-        total = _add_small(file_format, sources, limits, allow_duplicates, progress)
-        return _write(output, total, len(sources))
-    rules = Rules(space or read_space(sources[0]), limits, allow_duplicates)
+    add = partial(add_sources, limits=limits, allow_duplicates=allow_duplicates)
     if ray is None:
-        statistics, _ = add_sources(rules, sources, progress)
+        total, _ = add(sources, like, progress=progress)
     else:
-        statistics = add_on_ray(rules, sources, progress, ray)
-    return _write(output, statistics.snapshot(), len(sources))
+        total = add_on_ray(add, sources, like, progress, ray)
+    write(output, total)
+    return total, len(sources)
 
 
 def read_total(
@@ -151,45 +121,101 @@ def read_total(
 
 
 def add_sources(
-    rules: Rules, sources: Sequence[str], progress: Progress
-) -> tuple[Accumulator, list[Contribution]]:
-    """Add up statistics files in this process; return their sum, and the facts of each."""
-    total, admission, added = Accumulator(rules.space), rules.admission(), list[Contribution]()
-    for done, source in enumerate(sources, start=1):
-        with naming(source):
-            data = container.read_limited(source)
-            name = as_path(source).name
-            statistics, sent = open_contribution(name, data, rules.space, admission.check_classes)
-            admission.check(sent, allow_duplicates=rules.allow_duplicates)
-            total.add(statistics)
-        admission.join(sent)
-        added.append(sent)
-        progress(done / len(sources))
-    return total, added
+    sources: Sequence[str],
+    like: Summable | None = None,
+    *,
+    limits: Limits,
+    allow_duplicates: bool = False,
+    progress: Progress = no_progress,
+) -> Added:
+    """Add up files in this process.
+
+    Parameters
+    ----------
+    like : a value of no samples that all files must go with; None for that of the first file
+    """
+    admission = Admission(limits)
+    added: list[Contribution] = []
+    place = sources[0]
+    file_format = format_named(like.format if like is not None else _type_of(place))
+
+    def open_each() -> Iterator[Any]:
+        nonlocal like, place
+        for place in sources:
+            data = _read(place)
+            value, digest = file_format.open(data, like=like, admit=admission.check_classes)
+            if like is None:
+                like = zero_of(value)
+            classes = tuple(value.samples_by_class())
+            name = as_path(place).name
+            sent = Contribution(name, digest, value.sample_count, len(data), classes)
+            admission.most_total_samples = value.most_samples
+            admission.check(sent, allow_duplicates=allow_duplicates)
+            yield value
+            admission.join(sent)
+            added.append(sent)
+            progress(len(added) / len(sources))
+
+    opened = open_each()
+    try:
+        if file_format.value_type is None:
+            raise InvalidInput(
+                f"files of type {file_format.name!r} do not add up; expected statistics"
+            )
+        first = next(opened)
+        values = chain([first], opened)
+        zero = zero_of(first)
+        # Nobody holds the first value while the others are added.
+        del first
+        return zero.add_all(values), added
+    except SafleError:
+        with naming(place):
+            raise
+
+
+def zero_of(value: Any) -> Any:
+    """The value of no samples that goes with ``value``."""
+    return value.declared(value.declaration())
 
 
 def add_on_ray(
-    rules: Rules, sources: Sequence[str], progress: Progress, address: str
-) -> Accumulator:
-    """Add up statistics files on the Ray cluster at an address."""
+    add: partial[Added],
+    sources: Sequence[str],
+    like: Summable | None,
+    progress: Progress,
+    address: str,
+) -> Any:
+    """Add up files on the Ray cluster at an address; ``add`` is `add_sources` with its rules."""
     ray = connect(address)
-    try:
+    admission = Admission(add.keywords["limits"])
+    added: list[Contribution] = []
+
+    def add_each() -> Iterator[Any]:
+        yield admitted(first)
         workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         at_a_time = SHARDS_PER_WORKER * workers
-        shards = _split(sources, min(LARGEST_SHARD, -(-len(sources) // at_a_time)))
+        shards = _split(sources[1:], min(LARGEST_SHARD, -(-len(sources) // at_a_time)))
         add_shard = ray.remote(max_retries=ATTEMPTS - 1)(_add_shard)
-        total, admission, done = Accumulator(rules.space), rules.admission(), 0
         for wave in _split(shards, at_a_time):
-            for reference in [add_shard.remote(rules, shard) for shard in wave]:
-                added, partial = _fetch(ray, reference)
-                for sent in added:
-                    with naming(sent.client):
-                        admission.check(sent, allow_duplicates=rules.allow_duplicates)
-                    admission.join(sent)
-                total.add(partial)
-                done += len(added)
-                progress(done / len(sources))
-        return total
+            for reference in [add_shard.remote(add, shard, zero) for shard in wave]:
+                yield admitted(_fetch(ray, reference))
+
+    def admitted(shard: Added) -> Any:
+        value, contributions = shard
+        admission.most_total_samples = value.most_samples
+        for sent in contributions:
+            with naming(sent.client):
+                admission.check(sent, allow_duplicates=add.keywords["allow_duplicates"])
+            admission.join(sent)
+            added.append(sent)
+        progress(len(added) / len(sources))
+        return value
+
+    try:
+        # The first file decides here with which ones it is added on the cluster.
+        first = add(sources[:1], like)
+        zero = zero_of(first[0])
+        return zero.add_all(add_each())
     finally:
         # This ends the tasks that still run on the cluster.
         ray.shutdown()
@@ -215,60 +241,53 @@ def connect(address: str, attempts: int = ATTEMPTS) -> Any:
     return ray
 
 
-def _add_shard(rules: Rules, sources: Sequence[str]) -> tuple[list[Contribution], Statistics]:
+def _add_shard(add: Callable[..., Added], sources: Sequence[str], like: Summable) -> Added:
     """Add up a shard with one thread: the cluster has a process on every core."""
     from threadpoolctl import threadpool_limits
 
     from safle._native import use_threads
 
     with use_threads(1), threadpool_limits(1):
-        total, added = add_sources(rules, sources, no_progress)
-        return added, total.snapshot()
+        return add(sources, like)
 
 
-def _fetch(ray: Any, reference: Any) -> tuple[list[Contribution], Statistics]:
+def _fetch(ray: Any, reference: Any) -> Added:
     try:
-        added, partial = ray.get(reference)
+        added: Added = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
         raise FederationError(f"the Ray cluster gave up: {error}") from error
-    return added, partial
+    return added
 
 
 def _split(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-def _add_small(
-    file_format: FileFormat[Any],
-    sources: Sequence[str],
-    limits: Limits,
-    allow_duplicates: bool,
-    progress: Progress,
-) -> Any:
-    """Add up files of all that is not statistics: small values that ``+`` adds."""
+def _is_store(source: str) -> bool:
+    return is_store(Path(source))
 
-    def admit(_model: str, classes: tuple[ClassName, ...]) -> None:
-        limits.check_classes(classes, set())
 
-    options: dict[str, Any] = {"admit": admit} if file_format.name == "evaluation counts" else {}
-    total, admission = None, Admission(limits)
-    for done, source in enumerate(sources, start=1):
-        with naming(source):
-            data = container.read_limited(source)
-            value, digest = file_format.open(data, **options)
-            sent = Contribution(as_path(source).name, digest, value.sample_count, len(data))
-            admission.check(sent, allow_duplicates=allow_duplicates)
-            total = value if total is None else total + value
-        admission.join(sent)
-        progress(done / len(sources))
-    return total
+def _type_of(source: str) -> str:
+    """The type of a file; what is none is refused when it is read."""
+    found = None if _is_store(source) else container.peek_file_type(source)
+    return found or Statistics.format
+
+
+def _read(source: str) -> bytes:
+    """The bytes of a file, or of a store's sum."""
+    if _is_store(source):
+        return encode(Store.open(source).total().snapshot())
+    return container.read_limited(source)
 
 
 def _find_sources(paths: Iterable[StrPath], output: StrPath) -> list[str]:
     """The files to add up; `InvalidInput` if there is none, or the output is one of them."""
-    sources = find_files(paths, except_for=BESIDE)
+    sources: list[str] = []
+    for path in paths:
+        is_one = _is_store(str(path))
+        sources += [str(path)] if is_one else find_files([path], except_for=BESIDE)
     if not sources:
         raise InvalidInput("nothing to sum; expected at least one file")
     local = [place for source in sources if "://" not in (place := source.removeprefix("file://"))]
@@ -278,11 +297,3 @@ def _find_sources(paths: Iterable[StrPath], output: StrPath) -> list[str]:
             "replaced; write the sum to another file, outside their folder"
         )
     return sources
-
-
-def _write(output: StrPath, total: Any, files: int) -> Summed:
-    data = encode(total)
-    write_bytes(output, data)
-    classes = getattr(total, "class_names", ())
-    digest = container.declared_digest(data)
-    return Summed(total.format, digest, files, total.sample_count, classes, len(data))

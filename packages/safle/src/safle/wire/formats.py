@@ -29,6 +29,7 @@ from safle.errors import (
     SafleError,
     WireError,
 )
+from safle.tables.checks import ClassName
 from safle.wire import container as container
 from safle.wire.planes import count_planes, to_planes
 
@@ -41,6 +42,8 @@ HOUSE = "safle-private"
 """The package that has all formats which the core does not have."""
 Value = TypeVar("Value")
 Sections = Mapping[str, bytes | NDArray[np.integer[Any]]]
+Admit = Callable[[tuple[ClassName, ...]], None]
+"""Gets the class names of a file before its arrays are unpacked; refuses by a `SafleError`."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,9 @@ class FileFormat(Generic[Value]):
     ----------
     number : of the type in the container
     describe : a value as the fields of a header and as sections; arrays are sent as planes
-    restore : a value from an opened file, verified
+    restore : a value from an opened file, verified. For values that add up it takes ``admit`` (see
+        `Admit`), and ``like``, a value of no samples: what does not go with it is refused before
+        arrays are unpacked
     value_type : of values that add up, a `safle.statistics.Summable`; None for all others
     """
 

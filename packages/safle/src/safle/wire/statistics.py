@@ -6,7 +6,7 @@ equal statistics have one digest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -25,14 +25,13 @@ from safle.statistics.statistics import Margins, Statistics
 from safle.statistics.triangle import Integers
 from safle.tables.checks import ClassName, as_class_names, is_digest
 from safle.wire import container, grams
-from safle.wire.formats import FileFormat, Sections, read_header, typed_errors
+from safle.wire.formats import Admit, FileFormat, Sections, read_header
 
 WHOLE, COLUMNS, CLASSES = "whole", "columns", "classes"
 """Forms of a gram: all its free products; the columns that determine it (few samples); or nothing,
 where all columns are counted by class, and the gram is the sum of theirs."""
 LAYOUT_BYTES = 24
 """Bytes that checking a layout takes for each expert or dense column."""
-Admit = Callable[[tuple[ClassName, ...]], None]
 
 
 class SpaceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +86,12 @@ def _restore(
     space: CodeSpace | None = None,
     admit: Admit = lambda _classes: None,
     multiply_out: bool = True,
+    like: Statistics | None = None,
 ) -> Statistics:
+    if like is not None:
+        space = like.space
+        # Adding it does that.
+        multiply_out = False
     header, found = _check_header(opened, space)
     admit(tuple(header.classes))
     statistics = _read_sums(opened, header, found)
@@ -107,14 +111,6 @@ def read_head(path: StrPath) -> tuple[str, StatisticsHeader]:
         if as_class_names(header.classes) != tuple(header.classes):
             raise WireError("the class names are not in ascending order")
     return digest, header
-
-
-def read_space(path: StrPath) -> CodeSpace:
-    """The code space that a statistics file names; no sums are read."""
-    data = container.read_limited(path)
-    with naming(path), typed_errors():
-        opened = container.from_bytes(data, file_type=container.STATISTICS)
-        return _check_header(opened, None)[1]
 
 
 def _read_sums(
