@@ -9,7 +9,7 @@ has this file names it in its ``pyproject.toml``::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 import numpy as np
 
-from safle import Admit, FileFormat, container, read_header
+from safle import FileFormat, container, read_header
 from safle.basics import as_settings
 from safle.errors import EncoderMismatch, InvariantError
 
@@ -126,7 +126,7 @@ def describe(value: Visits) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def restore(
     opened: container.Container,
     like: Visits | None = None,
-    admit: Admit = lambda _classes: None,
+    admit: Callable[..., None] = lambda _classes: None,
 ) -> Visits:
     zero = Visits(read_header(Header, opened).most)
     if like is not None:
