@@ -1,4 +1,4 @@
 """Research beside the product: partitions, noise, baselines, experiments and their report.
 
-Nothing outside imports it but the commands that run it.
+Outside, only the commands that run it import it, and `safle simulate`, for partitions.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ RUN = {
     "README.md",
 }
 """Pages with code: `test_pages` runs it."""
+ARCHITECTURE = ROOT / "docs/architecture.md"
 
 
 def parse_line(line: str) -> None:
@@ -81,15 +83,51 @@ def test_what_is_not_run_is_still_there() -> None:
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
 def test_files_that_a_contributor_is_sent_to_are_there(page: str) -> None:
-    core, lab = ROOT / "packages/safle", ROOT / "packages/safle-lab/src/safle_lab"
-    places = (ROOT, core, core / "src/safle", core / "tests", lab, *ROOT.glob("packages/*/src"))
+    places = (ROOT, ROOT / "packages/safle/src/safle", *ROOT.glob("packages/*/src"))
     quoted = " ".join(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text()))
     named = re.findall(r"[\w.-]+/[\w./-]+", quoted)
-    assert len(named) > 15
+    assert len(named) > 10
     for path in named:
-        inside = path.removeprefix("src/")
-        made_later = re.search("NAME|GROUP", path)
-        assert made_later or any((place / inside).exists() for place in places), path
+        assert any((place / path).exists() for place in places), path
+
+
+def test_architecture_has_the_rooms_in_the_order_of_the_import_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = " ".join(contracts["contracts"][0]["layers"])
+    assert [*rooms()] == re.findall(r"\w+", layers)
+
+
+@pytest.mark.parametrize("folder", ["packages/safle/src/safle", "packages/safle-private/src"])
+def test_architecture_names_every_module(folder: str) -> None:
+    """And nothing else: a module that is renamed is renamed there."""
+    named = rooms() if folder.endswith("/safle") else {"safle_private": private_room()}
+    for room, text in named.items():
+        place = ROOT / folder / room
+        sources = {path.name for pattern in ("*.py", "*.c") for path in place.glob(pattern)}
+        found = {*re.findall(r"`(\w+\.(?:py|c))`", text)}
+        assert found == sources - {"__init__.py"}, room
+
+
+def rooms() -> dict[str, str]:
+    """What the page of the architecture says of each room of the core, in its order."""
+    return dict(re.findall(r"^- \*\*`(\w+)`\*\*: (.*)$", ARCHITECTURE.read_text(), re.MULTILINE))
+
+
+def private_room() -> str:
+    (text,) = re.findall(
+        r"^## Safle-private\n(.*?)^## ", ARCHITECTURE.read_text(), re.DOTALL | re.M
+    )
+    return text
+
+
+def test_links_of_the_pages_of_the_root_lead_somewhere() -> None:
+    for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
+        links = re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text())
+        assert links
+        for link in links:
+            assert (ROOT / link).exists(), f"{page}: {link}"
+    assert "SECURITY.md" in (ROOT / "README.md").read_text()
+    assert len((ROOT / "CONTRIBUTING.md").read_text().split()) <= 900
 
 
 @pytest.fixture(scope="module")

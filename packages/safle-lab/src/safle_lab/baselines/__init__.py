@@ -1,7 +1,12 @@
 """Baselines: every method on the same features, labels and partition, one file each.
 
 A further method is one file with its paper in the docstring, and one line here. `add_method` adds
-one from a file anywhere else.
+one from a file anywhere else. One of ours also has
+
+- its name among the methods of the tables of experiments/suite.py, and of experiments/digits.toml,
+  with small settings and a small grid; in ``ITERATIVE`` or ``ROBUST`` there if it iterates;
+- a test of its equation on few samples, and quick settings in ``SMALL`` of test_methods.py;
+- a row in docs/experiments.md, under "Methods".
 """
 
 import hashlib

@@ -2,6 +2,11 @@
 
 `main` lists the commands and imports a module when one of its commands is called. What is listed
 below is for the commands of other packages.
+
+A new command is a function under `command`, with an example that runs, in the module of its group.
+Imports that take time go inside, logic into a room. It has a row in `PANELS` of `main`; that of
+another package has an entry point of ``safle.commands`` and a row in `HOUSES`. A page of docs/
+shows it in a block of ``sh``, which the slow tests of test_pages.py run.
 """
 
 import lazy_loader

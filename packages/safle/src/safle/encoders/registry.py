@@ -3,6 +3,11 @@
 A kind registers itself when its module is imported (see `Encoder.__init_subclass__`); our own are
 imported when they are asked for. Everything that lets people choose (the command line, the
 estimator) reads the fields of a kind's settings.
+
+A new kind is a module, a row in `_MODULES`, and a row in docs/heads.md. Its formula, written from
+its docstring, goes into ``row_of`` of tests/support/reference.py: without it, theorems compare the
+kind with itself. Its constructor refuses arrays that a file must not hold. `rehearse` expects dense
+codes, over their scale, to have a mean square of at most 25, and `publish` a bound on them.
 """
 
 from __future__ import annotations
