@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,10 @@ import safle
 ROOT = Path(__file__).parents[3]
 
 
+ONLY_POSIX = {"fcntl", "grp", "posix", "pwd", "resource", "syslog", "termios"}
+"""Modules that Windows lacks."""
+
+
 def test_the_container_file_is_clean_and_not_run_by_root() -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
     done = subprocess.run(
@@ -26,6 +31,20 @@ def test_the_container_file_is_clean_and_not_run_by_root() -> None:
     assert "USER 1000" in next(step for step in steps if " AS base" in step)
 
 
+@pytest.mark.parametrize(
+    "house", sorted(ROOT.glob("packages/*/src")), ids=lambda path: path.parent.name
+)
+def test_no_module_needs_what_windows_lacks(house: Path) -> None:
+    for path in house.rglob("*.py"):
+        # What is imported where it is used may be missing.
+        for node in ast.parse(path.read_text("utf-8")).body:
+            names = [name.name for name in getattr(node, "names", [])]
+            imported = {getattr(node, "module", None), *names}
+            assert not (isinstance(node, ast.Import | ast.ImportFrom) and imported & ONLY_POSIX), (
+                path
+            )
+
+
 @pytest.mark.parametrize("path", sorted(ROOT.glob(".github/**/*.yml")), ids=lambda path: path.stem)
 def test_forms_and_workflows_are_yaml(path: Path) -> None:
     assert isinstance(yaml.safe_load(path.read_text()), dict)
@@ -33,8 +52,14 @@ def test_forms_and_workflows_are_yaml(path: Path) -> None:
 
 def test_every_check_is_in_one_script() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
-    (job,) = workflow["jobs"].values()
+    job = workflow["jobs"]["everything"]
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+
+
+def test_the_core_is_tried_on_three_systems() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    systems = workflow["jobs"]["systems"]["strategy"]["matrix"]["system"]
+    assert {name.partition("-")[0] for name in systems} == {"ubuntu", "macos", "windows"}
 
 
 def test_the_citation_names_this_version() -> None:

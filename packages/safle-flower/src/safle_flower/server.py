@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import resource
 import shutil
 import sys
 import time
@@ -11,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 from msgspec.structs import replace
 
 from safle import (
@@ -190,13 +190,23 @@ def _solve(
     return model
 
 
+def _peak_bytes() -> int:
+    """The most memory that this process has held."""
+    try:
+        import resource
+    except ImportError:
+        # Windows has no such module.
+        return int(psutil.Process().memory_info().peak_wset)
+    # Linux counts kilobytes, macOS bytes.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
 def _finish(report: Report, output: Path, begun: float) -> None:
     answers = report.clients, report.keyholders, report.evaluation
     report.bytes_received = sum(row.bytes for rows in answers for row in rows)
     report.seconds = round(time.monotonic() - begun, 3)
-    # Linux counts kilobytes, macOS bytes.
-    unit = 1 if sys.platform == "darwin" else 1024
-    report.server_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    report.server_peak_bytes = _peak_bytes()
     report.write(output / REPORT)
     for row in report.table():
         log.info("%s", "  ".join(row))

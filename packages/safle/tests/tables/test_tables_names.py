@@ -141,7 +141,7 @@ def test_what_has_no_names_is_matched_by_position_and_says_so(safle, tmp_path, e
 
 
 def test_parquet_columns_have_names_too(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
     columns = {name: ROWS[:, at] for at, name in enumerate(NAMES)}

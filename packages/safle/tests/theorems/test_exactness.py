@@ -224,7 +224,7 @@ KERNELS = ["Haswell", "Sandybridge"]
 
 def models_of(threads, kernel, width="narrow"):
     """What another process with other threads and another BLAS kernel saves, line by line."""
-    names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "PYTHONHASHSEED"]
+    names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"]
     environment = {
         **os.environ,
         **dict.fromkeys(names, threads),
