@@ -59,11 +59,12 @@ def _predict(
 
     def write(block: NDArray[Any], _labels: Any) -> None:
         nonlocal done
-        for number, row in enumerate(_rows(model, block, proba=proba), start=done):
+        checked = model.encoder.contract.check(block)
+        for number, row in enumerate(_rows(model, checked, proba=proba), start=done):
             sample = number if table.ids is None else neutralise(table.ids[number])
             class_name, *class_probabilities = row
             writer.writerow([sample, neutralise(class_name), *class_probabilities])
-        outside.add(model.encoder.contract.check(block))
+        outside.add(checked)
         done += len(block)
 
     with (
@@ -90,9 +91,9 @@ def _open(output: Path) -> Iterator[TextIO]:
         yield file
 
 
-def _rows(model: Model, features: NDArray[Any], *, proba: bool) -> list[list[Any]]:
+def _rows(model: Model, checked: NDArray[Any], *, proba: bool) -> list[list[Any]]:
     """Class and, with ``proba``, probabilities of each sample; the model scores it once."""
-    scores = model.score_checked(model.encoder.contract.check(features))
+    scores = model.score_checked(checked)
     names = model.classes_[scores.argmax(axis=1)].tolist()
     if not proba:
         return [[name] for name in names]

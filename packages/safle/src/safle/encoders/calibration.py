@@ -181,7 +181,8 @@ def require_numbers(schema: Schema | None) -> None:
 
 def as_ends(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
     """Both ends of the range of each feature, float64, (feature_dim,); see `declared_range`."""
-    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    low = np.asarray(low, np.float64)
+    high = np.asarray(high, np.float64)
     dims = {end.size for end in (low, high) if end.ndim}
     dims |= {feature_dim} if feature_dim or not dims else set()
     if len(dims) > 1 or min(dims) < 1 or max(low.ndim, high.ndim) > 1:
@@ -192,7 +193,8 @@ def as_ends(low: ArrayLike, high: ArrayLike, feature_dim: int) -> Ranges:
     (dim,) = dims
     if dim > MAX_EXPERTS:
         raise InvalidInput(f"{dim} features; expected at most {MAX_EXPERTS}")
-    low, high = np.broadcast_to(low, dim), np.broadcast_to(high, dim)
+    low = np.broadcast_to(low, dim)
+    high = np.broadcast_to(high, dim)
     wrong = ~(np.isfinite(low) & np.isfinite(high) & (low < high))
     if wrong.any():
         first = int(np.argmax(wrong))

@@ -29,7 +29,9 @@ MAX_EXPERTS = 1 << 20
 DENSE_LIMIT = 32_767
 """Largest magnitude of a dense integer: they are int16."""
 MAX_NORM = 1 << 32
-TABLES, LINEAR, RANDOM = "tables", "linear", "random"
+TABLES = "tables"
+LINEAR = "linear"
+RANDOM = "random"
 """The names of blocks that other rooms ask for."""
 _NAME = re.compile(r"[a-z][a-z-]{0,31}")
 

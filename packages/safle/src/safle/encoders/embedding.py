@@ -23,20 +23,18 @@ from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
 from safle.encoders.codes import MAX_EMBEDDING_DIM, MAX_TABLE_SIZE, TABLES, Block, Codes, Layout
-from safle.encoders.operations import (
-    NumpyOperations,
-    Operations,
-    T,
-)
-from safle.encoders.registry import MOST_SEED, Settings, annotate
+from safle.encoders.operations import NumpyOperations, Operations, T
+from safle.encoders.registry import MAX_SEED, Settings, annotate
 from safle.encoders.splitmix import permutation
 from safle.errors import SettingsError
 from safle.tables.contract import Contract
 
 MAX_BUCKETS = 65_536
-LEVEL, EQUALS, EXCEEDS = 0, 1, 2
-"""How a digit follows from its feature's level; the kernel uses these numbers."""
+LEVEL = 0
+EQUALS = 1
+EXCEEDS = 2
 RULES = {"integer": LEVEL, "one-hot": EQUALS, "binary-overlap": EXCEEDS}
+"""How a digit follows from its feature's level; the kernel uses these numbers."""
 DEFAULT_BUCKETS = 8
 DEFAULT_EMBEDDING_DIM = 12_288
 DEFAULT_GROUP_LIMIT = 6
@@ -108,7 +106,7 @@ _BUCKETS = annotate(
 _GROUP_SIZE = annotate(
     "Digits per expert.", minimum=1, chosen="the largest up to 6 with about 12,000 columns"
 )
-_SEED = annotate("Chooses the permutation of digits.", minimum=0, maximum=MOST_SEED)
+_SEED = annotate("Chooses the permutation of digits.", minimum=0, maximum=MAX_SEED)
 
 
 class EmbeddingSettings(Settings, frozen=True):
@@ -223,7 +221,8 @@ class EmbeddingEncoder(Encoder):
     def express(self, ops: Operations[T], features: T) -> tuple[T, None]:
         # The first digits of all experts come before the second ones: a symbol is then a sum
         # of G rows. Digits missing in the last expert have place value 0.
-        group, experts = self.group_size, self.layout.experts
+        group = self.group_size
+        experts = self.layout.experts
         shuffled = np.zeros(experts * group, np.int64)
         shuffled[: self._digit_count] = permutation(self._digit_count, self.settings.seed)
         places = np.tile(self.bucketing.radix ** np.arange(group), experts)

@@ -156,8 +156,8 @@ class LinearEncoder(Encoder):
         dense = np.empty((len(features), self.layout.dense_dim), np.int16)
         dense[:, self.feature_dim] = self.scale
         root = self.settings.transform == "square-root"
-        moments = self.mean, self.deviation
-        fix(features, *moments, float(self.scale), int(root), self.norm_limit, dense)
+        scale = float(self.scale)
+        fix(features, self.mean, self.deviation, scale, int(root), self.norm_limit, dense)
         return Codes(np.empty((len(features), 0), self.layout.symbol_type), dense)
 
 

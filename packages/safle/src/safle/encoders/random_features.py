@@ -36,25 +36,29 @@ from safle.encoders.linear import (
     choose_transform,
 )
 from safle.encoders.operations import Operations, T
-from safle.encoders.registry import MOST_SEED, annotate
+from safle.encoders.registry import MAX_SEED, annotate
 from safle.encoders.splitmix import hashes
 from safle.errors import SettingsError
 
 if TYPE_CHECKING:
     from safle.encoders.table import TableSettings
 
-UNITS_PER_FEATURE, MOST_UNITS = 16, 8_192
+UNITS_PER_FEATURE = 16
+MAX_UNITS = 8_192
 UNITS_HELP = "Random features: columns that bend the linear model."
-MOST_TERMS, DEFAULT_TERMS = 256, 16
+MAX_TERMS = 256
+DEFAULT_TERMS = 16
 RANGE_BITS = 2
 """The largest code stands for 2**2 deviations of a unit."""
-BYTES_MEAN, SQUARED_THRESHOLD = 1020, 48_171
-"""The mean of a sum of eight bytes; and the square of 0.7 over its deviation, times 2**32."""
+BYTES_MEAN = 1020
+"""The mean of a sum of eight bytes."""
+SQUARED_THRESHOLD = 48_171
+"""The square of 0.7 over its deviation, times 2**32."""
 MANY_UNITS = 3
 """Weighted sums of this many units of one sum of columns are zero outside of an interval."""
 MANY_CLASSES = 20
 """With fewer classes, counting by class gains little beside random features: docs/heads.md."""
-MOST_CLASS_BYTES = 2 << 30
+MAX_CLASS_BYTES = 2 << 30
 """Most bytes of all classes' grams at a server, unless the caller asks for them."""
 _UNITS_AT_A_TIME = 1024
 LANES = 16
@@ -75,11 +79,11 @@ BITS = annotate("Bits of a random feature's code.", minimum=RANGE_BITS, maximum=
 _TERMS = annotate(
     "Features that a unit adds.",
     minimum=1,
-    maximum=MOST_TERMS,
+    maximum=MAX_TERMS,
     chosen="16, or as many as there are",
 )
 SEED = annotate(
-    "Chooses the features that a unit adds, and its threshold.", minimum=0, maximum=MOST_SEED
+    "Chooses the features that a unit adds, and its threshold.", minimum=0, maximum=MAX_SEED
 )
 _BY_CLASS_IF = "if 20 classes or more are declared, and 2 GB at the server hold their grams"
 _SQUARE_ROOT_IF = "square-root if they are never negative, as pooled activations are, else none"
@@ -98,13 +102,14 @@ class RandomFeatureSettings(LinearSettings, frozen=True):
     by_class: Annotated[bool, annotate(BY_CLASS_HELP, chosen=_BY_CLASS_IF)] | None = None
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:
-        dim, by_class = calibration.feature_dim, self.by_class
+        dim = calibration.feature_dim
+        by_class = suits_by_class(dim, class_count) if self.by_class is None else self.by_class
         return msgspec.structs.replace(
             self,
-            units=self.units or min(UNITS_PER_FEATURE * dim, MOST_UNITS),
+            units=self.units or min(UNITS_PER_FEATURE * dim, MAX_UNITS),
             terms=self.terms or min(dim, DEFAULT_TERMS),
             transform=self.transform or choose_transform(calibration),
-            by_class=suits_by_class(dim, class_count) if by_class is None else by_class,
+            by_class=by_class,
         )
 
 
@@ -118,7 +123,7 @@ def suits_by_class(features: int, classes: int) -> bool:
     """
     # 4 bytes an entry: few classes have so many samples that a sum needs more.
     gram = (features + 1) * (features + 2) // 2 * 4
-    return classes >= MANY_CLASSES and classes * gram <= MOST_CLASS_BYTES
+    return classes >= MANY_CLASSES and classes * gram <= MAX_CLASS_BYTES
 
 
 def _root_bits(terms: int) -> int:
@@ -145,7 +150,8 @@ class RandomColumns:
         self.settings = settings
         self.has_thresholds = has_thresholds
         self.scale = 1 << settings.bits - RANGE_BITS + scale_bits
-        self.count, self.terms = int(settings.units or 0), int(settings.terms or 0)
+        self.count = int(settings.units or 0)
+        self.terms = int(settings.terms or 0)
         if self.terms > dim:
             raise SettingsError(f"{self.terms} terms; expected at most {dim}, one per feature")
         if self.shift < 0:
@@ -182,7 +188,8 @@ class RandomColumns:
         for first in range(0, self.count, _UNITS_AT_A_TIME):
             units = min(_UNITS_AT_A_TIME, self.count - first)
             keys = hashes(first * self.dim, units * self.dim, self.settings.seed)
-            keys, rows = keys.reshape(units, self.dim), slice(first, first + units)
+            keys = keys.reshape(units, self.dim)
+            rows = slice(first, first + units)
             columns[rows] = np.argsort(keys, axis=1, kind="stable")[:, : self.terms]
             negative[rows] = np.take_along_axis(keys, columns[rows], axis=1) & np.uint64(1)
         return columns, negative

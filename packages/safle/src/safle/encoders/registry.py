@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_KIND = "random-features"
 """The kind with the most accurate models of one round: see docs/heads.md."""
-MOST_SEED = (1 << 63) - 1
+MAX_SEED = (1 << 63) - 1
 """The largest seed that fits a signed 64-bit integer."""
 
 _MODULES = {

@@ -36,13 +36,15 @@ from safle.encoders.linear import (
     transformed_moments,
 )
 from safle.encoders.operations import NumpyOperations, Operations, T
-from safle.encoders.random_features import BITS, MOST_TERMS, SEED, UNITS_HELP, RandomColumns
+from safle.encoders.random_features import BITS, MAX_TERMS, SEED, UNITS_HELP, RandomColumns
 from safle.encoders.registry import Settings, annotate
 from safle.errors import SettingsError
 from safle.tables.contract import Contract
 from safle.tables.schema import Schema
 
-UNITS_PER_INPUT, MOST_UNITS, TERMS = 64, 256, 3
+UNITS_PER_INPUT = 64
+MAX_UNITS = 256
+TERMS = 3
 SCALE_BITS = 2
 """Four times the scale; docs/trials.md compares it with others, and with a ridge of its own."""
 _UNITS = annotate(
@@ -51,7 +53,7 @@ _UNITS = annotate(
 _TERMS = annotate(
     "Numbers or levels that a unit adds.",
     minimum=1,
-    maximum=MOST_TERMS,
+    maximum=MAX_TERMS,
     chosen="3, or as many as there are",
 )
 
@@ -76,8 +78,11 @@ class TableSettings(Settings, frozen=True):
         if schema is not None:
             # A category has an input for each of its levels.
             inputs = sum(len(column.levels) or 1 for column in schema.columns)
-        units, terms = min(UNITS_PER_INPUT * inputs, MOST_UNITS), min(TERMS, inputs)
-        return msgspec.structs.replace(self, units=self.units or units, terms=self.terms or terms)
+        return msgspec.structs.replace(
+            self,
+            units=self.units or min(UNITS_PER_INPUT * inputs, MAX_UNITS),
+            terms=self.terms or min(TERMS, inputs),
+        )
 
 
 class TableEncoder(Encoder):

@@ -45,17 +45,17 @@ def evaluate(model: Model, features: ArrayLike, labels: ArrayLike) -> Evaluation
     >>> safle.Figures.of(counts).accuracy.value
     1.0
     """
-    counts = count_answers(model, features, labels)
+    checked = model.encoder.contract.check(features)
+    counts = count_answers(model, checked, labels)
     outside = model.watch()
-    outside.add(model.encoder.contract.check(np.asarray(features)))
+    outside.add(checked)
     outside.warn()
     return counts
 
 
-def count_answers(model: Model, features: ArrayLike, labels: ArrayLike) -> Evaluation:
-    """As `evaluate`, without a warning of values that the encoder does not expect."""
-    rows = np.asarray(features)
-    names = as_labels(labels, len(rows))
+def count_answers(model: Model, checked: NDArray[Any], labels: ArrayLike) -> Evaluation:
+    """As `evaluate`, of features that the contract has checked, without a warning of values."""
+    names = as_labels(labels, len(checked))
     places = {name: place for place, name in enumerate(model.class_names)}
     if len(names) and type(names[0].item()) is not type(model.class_names[0]):
         raise InvalidInput(
@@ -63,33 +63,33 @@ def count_answers(model: Model, features: ArrayLike, labels: ArrayLike) -> Evalu
             f"{model.class_names[0]!r}: use the labels that were counted with"
         )
     total = {name: np.zeros(shape, np.int64) for name, shape in shapes(len(places)).items()}
-    for first in range(0, len(rows), BATCH):
+    for first in range(0, len(checked), BATCH):
         batch = slice(first, first + BATCH)
-        for name, cells in _answer(model, places, rows[batch], names[batch]).items():
+        for name, cells in _answer(model, places, checked[batch], names[batch]).items():
             np.add.at(total[name].reshape(-1), cells, 1)
     return Evaluation(model.digest, model.class_names, **total)
 
 
 def _answer(
-    model: Model, places: dict[Any, int], rows: NDArray[Any], names: NDArray[Any]
+    model: Model, places: dict[Any, int], checked: NDArray[Any], names: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:
     """The cells of `find_cells` that the answers for some samples are counted in."""
     true = np.array([places.get(name, len(places)) for name in names.tolist()], np.int64)
-    scores = model.score_checked(model.encoder.contract.check(rows))
+    scores = model.score_checked(checked)
     batch_odds = odds(scores, model.head, model.temperature or 1.0)
     return find_cells(batch_odds, np.argmax(scores, axis=1), true)
 
 
 def mark_answers(
-    model: Model, features: NDArray[Any], labels: NDArray[Any], counts: Evaluation
+    model: Model, checked: NDArray[Any], labels: NDArray[Any], counts: Evaluation
 ) -> NDArray[np.float64]:
     """Which occupied cells of ``counts`` count each sample, 0 or 1, (samples, occupied)."""
     places = {name: place for place, name in enumerate(model.class_names)}
-    found = _answer(model, places, features, as_labels(labels, len(features)))
+    found = _answer(model, places, checked, as_labels(labels, len(checked)))
     marks = []
     for name, table in counts.arrays.items():
         occupied = np.flatnonzero(table)
-        mark = np.zeros((len(features), len(occupied)))
+        mark = np.zeros((len(checked), len(occupied)))
         np.put_along_axis(mark, np.searchsorted(occupied, found[name]), 1.0, axis=1)
         marks.append(mark)
     return np.concatenate(marks, axis=1)

@@ -139,8 +139,9 @@ def evaluate_table(
 
     def add(features: NDArray[Any], labels: NDArray[Any]) -> None:
         nonlocal total
-        outside.add(model.encoder.contract.check(features))
-        total += count_answers(model, features, labels)
+        checked = model.encoder.contract.check(features)
+        outside.add(checked)
+        total += count_answers(model, checked, labels)
         hashes.append(_hash_rows(features, labels))
 
     table.for_each_batch(add, where=where, progress=progress)
@@ -150,7 +151,7 @@ def evaluate_table(
     if not copies.all():
         rows = Evaluation.empty(model.digest, model.class_names)
         for features, labels in _once(table, copies):
-            rows += count_answers(model, features, labels)
+            rows += count_answers(model, model.encoder.contract.check(features), labels)
     disguises = None
     if least_cell and count_cells(rows.cells).smallest >= least_cell:
         disguises = find_disguised_answers(model, table, rows, copies)

@@ -187,9 +187,10 @@ def fitting_share(encoder: Encoder, features: NDArray[Any]) -> float:
     for other features; so was a feature with too many values outside its range.
     """
     outside = Findings(encoder.contract)
-    outside.add(encoder.contract.check(features))
+    checked = encoder.contract.check(features)
+    outside.add(checked)
     inside = 1 - len(outside.too_many) / encoder.feature_dim
-    codes = encoder.encode(features[:_SAMPLES_LOOKED_AT])
+    codes = encoder.encode_checked(checked[:_SAMPLES_LOOKED_AT])
     values = codes.dense / encoder.layout.scales
     dense_fits = (codes.dense != codes.dense[:1]).any(axis=0)
     dense_fits &= np.sqrt((values**2).mean(axis=0)) <= _CALIBRATED_DEVIATIONS

@@ -98,7 +98,7 @@ def _sample_names(file: Any, path: Path, rows: int) -> NDArray[Any]:
 def _map_tensor(file: Any, key: str, path: Path) -> NDArray[Any]:
     """A tensor of a file that `safe_open` has checked, memory-mapped."""
     tensor = file.get_slice(key)
-    dtype, shape = tensor.get_dtype(), tensor.get_shape()
+    dtype = tensor.get_dtype()
     if dtype not in _DTYPES:
         raise TableError(
             f"{path}: '{key}' has type {dtype}; expected one of {', '.join(_DTYPES)}: "
@@ -107,7 +107,7 @@ def _map_tensor(file: Any, key: str, path: Path) -> NDArray[Any]:
     content = np.memmap(path, np.uint8, "r")
     data = 8 + int.from_bytes(content[:8].tobytes(), "little")
     start, stop = msgspec.json.decode(content[8:data].tobytes())[key]["data_offsets"]
-    return content[data + start : data + stop].view(_DTYPES[dtype]).reshape(shape)
+    return content[data + start : data + stop].view(_DTYPES[dtype]).reshape(tensor.get_shape())
 
 
 def _class_names(text: str | None, path: Path) -> tuple[str, ...] | None:

@@ -24,7 +24,8 @@ MISSING = ("", "NA", "N/A", "NaN", "null", "?")
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _WITH_UNIT = re.compile(rf"({_NUMBER})\s*([^\W\d_%][^\d]*|%|°\w*)")
 _AFTER = r"(\d+(?:[eE][+-]?\d+)?(?:\s*[^\W\d_]\D*)?\s*)$"
-DECIMAL_COMMA, DECIMAL_POINT = rf"^(\s*[+-]?\d+),{_AFTER}", rf"^(\s*[+-]?\d+)\.{_AFTER}"
+DECIMAL_COMMA = rf"^(\s*[+-]?\d+),{_AFTER}"
+DECIMAL_POINT = rf"^(\s*[+-]?\d+)\.{_AFTER}"
 """Numbers with a fraction, and maybe a unit, after a comma or a point."""
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})")

@@ -12,11 +12,11 @@ from safle.tables.schema import NUMBER_ADVICE
 if TYPE_CHECKING:
     from polars import Series
 
-MOST_SHARE_OF_TEXTS = 0.1
+MAX_SHARE_OF_TEXTS = 0.1
 """Up to this share, texts seem to be gaps or mistakes in a column of numbers."""
-FEWEST_IDENTIFIERS = 100
+MIN_IDENTIFIERS = 100
 """This many whole numbers, or more, are not all different by chance."""
-FEWEST_PER_VALUE = 5
+MIN_PER_VALUE = 5
 """Samples for each value of a column, on average, before it may be called a copy of the label."""
 _DAY = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 
@@ -28,7 +28,7 @@ def doubt_feature(present: Series) -> str:
     if whole and present.str.contains(_DAY).all():
         return "holds whole numbers like 20200131; dates? Turn them into an age or a number of days"
     ascending = whole and present.cast(float).is_sorted()
-    if whole and distinct == len(present) and (ascending or distinct >= FEWEST_IDENTIFIERS):
+    if whole and distinct == len(present) and (ascending or distinct >= MIN_IDENTIFIERS):
         return (
             "holds whole numbers that are all different; an identifier? --id NAME or --ignore NAME"
         )
@@ -44,7 +44,7 @@ def describe_few_texts(present: Series) -> str:
     """What to do if nearly all cells are numbers, and a few are not; else empty."""
     is_number = present.cast(float, strict=False).is_finite().fill_null(value=False)
     text_count = int((~is_number).sum())
-    if not 0 < text_count <= MOST_SHARE_OF_TEXTS * len(present):
+    if not 0 < text_count <= MAX_SHARE_OF_TEXTS * len(present):
         return ""
     return f"has numbers in all but {text_count:,} of its {len(present):,} cells: {NUMBER_ADVICE}"
 
@@ -56,7 +56,7 @@ def doubt_copy(cells: Series, labels: Sequence[str]) -> str:
     if len(labels) != len(cells):
         return ""
     pairs = pl.DataFrame([cells.alias("cell"), pl.Series("label", labels, pl.String)])
-    has_few_values = 1 < cells.n_unique() <= len(cells) / FEWEST_PER_VALUE
+    has_few_values = 1 < cells.n_unique() <= len(cells) / MIN_PER_VALUE
     if not has_few_values or pairs["label"].n_unique() < 2 or pairs.n_unique() > cells.n_unique():
         return ""
     return "determines the label of every sample; a copy of it? --ignore NAME"

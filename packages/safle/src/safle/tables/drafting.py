@@ -20,7 +20,7 @@ from safle.tables.columns import clean_labels, parse_labels
 from safle.tables.doubts import describe_few_texts, doubt_copy, doubt_feature, doubt_lone
 from safle.tables.findings import allowed_outside
 from safle.tables.lone import find_lone
-from safle.tables.schema import FEWEST_SAMPLES, LABEL_COLUMN, RARE, Column, Schema
+from safle.tables.schema import LABEL_COLUMN, MIN_SAMPLES, RARE, Column, Schema
 from safle.tables.sheets import read_sheet
 from safle.tables.sources import ColumnSource, frame_names, from_frame
 from safle.tables.table import (
@@ -34,12 +34,12 @@ from safle.tables.table import (
 if TYPE_CHECKING:
     from polars import Series
 
-MOST_DISTINCT = 100
+MAX_DISTINCT = 100
 """Most different texts of a category: a column with more holds names, numbers or remarks."""
-MOST_UNITS = 4
+MAX_UNITS = 4
 ALL = ""
 """Instead of a column's name: all columns, no column has an empty name."""
-MOST_REASONS = 5
+MAX_REASONS = 5
 """Most columns whose reasons an error names."""
 SPARSE_REASONS = ("has a value", "hardly ever varies")
 """How the reasons begin for which a column is no feature here, but may be one in another table."""
@@ -78,7 +78,7 @@ def draft_schema(
     id_column: str | None = None,
     categories: Sequence[str] = (),
     missing: Sequence[str] = (),
-    least: int = FEWEST_SAMPLES,
+    least: int = MIN_SAMPLES,
 ) -> Draft:
     """Draft a schema from a .csv or .parquet table, or from a pandas, polars or pyarrow frame.
 
@@ -139,8 +139,8 @@ def draft_schema(
         else:
             left_out[name] = drafted
     if not found:
-        reasons = [f"{name!r} {why}" for name, why in [*left_out.items()][:MOST_REASONS]]
-        more = f" and {len(left_out) - MOST_REASONS} more" * (len(left_out) > MOST_REASONS)
+        reasons = [f"{name!r} {why}" for name, why in [*left_out.items()][:MAX_REASONS]]
+        more = f" and {len(left_out) - MAX_REASONS} more" if len(left_out) > MAX_REASONS else ""
         raise TableError(
             f"{sheet.where}: no column that could be a feature; "
             f"{', '.join(reasons) or 'it has none'}{more}"
@@ -218,14 +218,14 @@ def _draft_column(name: str, present: Series, *, category: bool, least: int) -> 
         numbers, units = _numbers(distinct)
         if len(units) == 1:
             return _draft_number(name, numbers[inverse], *units, least=least)
-        if 1 < len(units) <= MOST_UNITS:
+        if 1 < len(units) <= MAX_UNITS:
             return f"is in several units: {', '.join(sorted(units))}"
         if times[[is_date(text) for text in distinct]].sum() > len(present) / 2:
             return "holds dates: turn them into an age or a number of days"
-    if len(distinct) > MOST_DISTINCT:
+    if len(distinct) > MAX_DISTINCT:
         if not category and (few_texts := describe_few_texts(present)):
             return few_texts
-        return f"holds more than {MOST_DISTINCT} different texts: names, numbers or remarks?"
+        return f"holds more than {MAX_DISTINCT} different texts: names, numbers or remarks?"
     levels = tuple(distinct[times >= least].tolist())
     if not levels:
         return "has no level that is frequent enough"
@@ -235,7 +235,8 @@ def _draft_column(name: str, present: Series, *, category: bool, least: int) -> 
 
 def _numbers(distinct: NDArray[np.str_]) -> tuple[NDArray[np.float64], set[str]]:
     """The cells as numbers, and the set of their units; an empty set if a cell is no number."""
-    values, units = [], set()
+    values = []
+    units = set()
     for cell in distinct.tolist():
         value, unit = (float(cell), "") if is_number(cell) else split_unit(cell)
         if not (unit or is_number(cell)) or not math.isfinite(value):
@@ -248,7 +249,8 @@ def _numbers(distinct: NDArray[np.str_]) -> tuple[NDArray[np.float64], set[str]]
 
 def _draft_number(name: str, values: NDArray[np.float64], unit: str, *, least: int) -> Column | str:
     inner = np.sort(values)[least - 1 : len(values) - least + 1]
-    low, high = float(inner[0]), float(inner[-1])
+    low = float(inner[0])
+    high = float(inner[-1])
     if low == high:
         return f"{SPARSE_REASONS[1]}: nearly all its cells are {low:g}"
     # Rounding to two digits of the width hides the exact values of the samples at the ends.

@@ -18,10 +18,10 @@ from safle.errors import InvalidInput, SafleWarning
 from safle.tables.checks import MAX_NAMED
 from safle.tables.contract import Contract
 
-MOST_SHARE_OUTSIDE = 0.1
+MAX_SHARE_OUTSIDE = 0.1
 ALWAYS_ALLOWED = 8
 """Up to this many values outside are allowed, however short the table is."""
-FEWEST_JUDGED = 20
+MIN_JUDGED = 20
 """Fewest values for a judgement: fewer may lie close together, or be missing, by chance."""
 NARROW_SHARE = 0.05
 """Values in a wrong unit span less of a range: a thousandth if kilograms stand for grams."""
@@ -39,7 +39,7 @@ def count_left_out(least: int) -> int:
 def allowed_outside(present: NDArray[np.int64] | int, least: int) -> NDArray[np.float64]:
     """How many of the values ``present`` may lie outside."""
     return np.maximum(
-        MOST_SHARE_OUTSIDE * np.asarray(present), max(ALWAYS_ALLOWED, count_left_out(least))
+        MAX_SHARE_OUTSIDE * np.asarray(present), max(ALWAYS_ALLOWED, count_left_out(least))
     )
 
 
@@ -91,10 +91,10 @@ class Findings:
 
         A draft leaves out a few numbers near its range; a few far from it are mistakes.
         """
-        schema, ranges = self._contract.schema, self._contract.ranges
-        if schema is None or ranges is None:
+        schema = self._contract.schema
+        if schema is None:
             return np.flatnonzero(self.counts)
-        low, high = ranges
+        low, high = schema.ranges
         is_category = np.array([column.is_category for column in schema.columns])
         many = self.counts > np.where(is_category, 0, count_left_out(schema.least))
         far = (self._lowest < 2 * low - high) | (self._highest > 2 * high - low)
@@ -154,7 +154,7 @@ class Findings:
         varying[self._unexpected] = False
         spans = self._highest - self._lowest
         near = spans < NARROW_SHARE * (high - low)
-        places = np.flatnonzero(varying & near & (self.present >= FEWEST_JUDGED)).tolist()
+        places = np.flatnonzero(varying & near & (self.present >= MIN_JUDGED)).tolist()
 
         def text(at: int) -> str:
             return (
@@ -183,7 +183,7 @@ class Findings:
         schema = self._contract.schema
         empty = np.flatnonzero(self.present == 0).tolist()
         needed = [at for at in empty if schema is None or not schema.columns[at].optional]
-        if self.samples < FEWEST_JUDGED:
+        if self.samples < MIN_JUDGED:
             return []
         return self._describe(
             needed, self.present, lambda at: f"all values of {self._name(at)} are missing"

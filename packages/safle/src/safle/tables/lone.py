@@ -12,11 +12,11 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_MARKS = 3
+MAX_MARKS = 3
 """Most marks at one end, as 777, 888 and 999 are."""
-FEWEST_REST = 10
+MIN_REST = 10
 """Fewer other values than this are codes, of which an end may lie apart."""
-OFTEN = 0.03
+MIN_SHARE_OF_MARKS = 0.03
 """Share of the cells from which on any value may be a mark; an odd value that is true is rarer."""
 _USUAL_MARK = re.compile(r"9*[789]|7{2,}|8{2,}")
 """9, 99, 998, 77, 888 and the like, without a sign or a point."""
@@ -53,22 +53,23 @@ def _lone_at_low_end(
     ordered: NDArray[np.float64], times: NDArray[np.int64], sign: int, least: int
 ) -> int:
     """How many of the lowest values are lone, of different values times ``sign``."""
-    for size in range(min(MOST_MARKS, len(ordered) - 2), 0, -1):
+    for size in range(min(MAX_MARKS, len(ordered) - 2), 0, -1):
         rest = ordered[size:]
         gap = float(rest[0] - ordered[size - 1])
-        has_codes = len(rest) < FEWEST_REST
+        has_codes = len(rest) < MIN_REST
         ends = np.quantile(np.repeat(rest, times[size:]), [0.05, 0.95])
         width = float(rest[-1] - rest[0]) if has_codes else float(ends[1] - ends[0])
         are_usual = all(_is_usual_mark(sign * float(value)) for value in ordered[:size])
         fewest = int(times[:size].min())
         alone_below_zero = sign == 1 and ordered[size - 1] < 0 <= rest[0] and not has_codes
         often = fewest >= least
+        very_often = fewest >= max(least, MIN_SHARE_OF_MARKS * times.sum())
         # -1 in one cell may be true: many values lie around zero.
         if are_usual and alone_below_zero and (often or sign * ordered[0] <= -9):
             return size
         if are_usual and often:
             needed = width if has_codes else width / 2
-        elif not has_codes and (are_usual or fewest >= max(least, OFTEN * times.sum())):
+        elif not has_codes and (are_usual or very_often):
             needed = width
         else:
             continue

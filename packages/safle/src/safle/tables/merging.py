@@ -46,11 +46,10 @@ def merge_schemas(
             by_name.setdefault(column.name, {})[source] = column
     _check_labels(by_source)
     if not any(len(found) == len(drafts) for found in by_name.values()):
-        first, last = sources[0], sources[-1]
         raise SettingsError(
             "no column is in every schema; do the header lines name the same ones? "
-            f"{first} has {name_some(by_source[first].names, 5)}, {last} has "
-            f"{name_some(by_source[last].names, 5)}"
+            f"{sources[0]} has {name_some(drafts[0].names, 5)}, {sources[-1]} has "
+            f"{name_some(drafts[-1].names, 5)}"
         )
     ignored = {name for draft in drafts for name in draft.ignore}
     kept = sorted({*by_name} - ignored)

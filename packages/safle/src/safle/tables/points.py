@@ -23,11 +23,11 @@ Point = tuple[str, str]
 """Its name, as "units:age", and why it is open."""
 Columns = Mapping[str, Column]
 """One column, by the files that have it."""
-MOST_WIDER = 8
+MAX_WIDTH_RATIO = 8
 """A range more than this many times wider than another is suspect: hospitals differ by less."""
-MOST_LARGER = 3
+MAX_RATIO = 3
 """So is a range of which both ends are more than this many times larger."""
-LARGEST_CODE = 9
+MAX_CODE = 9
 """Whole numbers up to this one may be codes of levels: ranges of these that only touch differ."""
 SHARE_LOWER = 0.2
 """And one that begins so much lower, as a share of a width: a part may be in another unit."""
@@ -178,7 +178,7 @@ def _find_other_codes(columns: Columns, _: Drafts) -> Iterator[str]:
         files.setdefault(column.text, []).append(file)
     lows = [column.low for column in numbers.values()]
     highs = [column.high for column in numbers.values()]
-    are_codes = all(end in range(LARGEST_CODE + 1) for end in lows + highs)
+    are_codes = all(end in range(MAX_CODE + 1) for end in lows + highs)
     if are_codes and numbers and min(highs) <= max(lows):
         listed = [f"{text} in {', '.join(where)}" for text, where in files.items()]
         yield f"it has {'; '.join(listed)}: are they codes of the same two levels?"
@@ -206,12 +206,12 @@ def _differ_in_scale(one: Column, other: Column) -> bool:
     """Whether two ranges do not overlap, or one is much wider or higher, or begins much lower."""
     narrow, wide = sorted([one, other], key=lambda column: column.high - column.low)
     apart = one.high < other.low or other.high < one.low
-    wider = wide.high - wide.low > MOST_WIDER * (narrow.high - narrow.low)
-    larger = wide.low > MOST_LARGER * narrow.low > 0 and wide.high > MOST_LARGER * narrow.high
+    wider = wide.high - wide.low > MAX_WIDTH_RATIO * (narrow.high - narrow.low)
+    larger = wide.low > MAX_RATIO * narrow.low > 0 and wide.high > MAX_RATIO * narrow.high
     lower, upper = sorted([one, other], key=lambda column: column.low)
     width = upper.high - upper.low
     further = upper.low - lower.low
-    is_fraction = 0 <= MOST_LARGER * lower.low < upper.low and further > SHARE_LOWER * width
+    is_fraction = 0 <= MAX_RATIO * lower.low < upper.low and further > SHARE_LOWER * width
     # Inches among centimetres are 2.5 times smaller, and further down than centimetres span.
     is_below = 0 <= 2 * lower.low < upper.low and further > width
     is_part = is_below and lower.high > upper.low + width / 2

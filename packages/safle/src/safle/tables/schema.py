@@ -29,7 +29,7 @@ MAX_COLUMNS = 1 << 16
 MAX_LEVELS = (1 << 16) - 2
 """With a symbol for gaps and one for other levels, they fit 16 bits."""
 LABEL_COLUMN = "label"
-FEWEST_SAMPLES = 5
+MIN_SAMPLES = 5
 """By default, this many samples have each drafted level or class, or lie at or beyond an end."""
 RARE = "rare"
 """Stands in a draft for a number that few samples have."""
@@ -77,7 +77,8 @@ class Column:
             raise SettingsError(
                 f"column {self.name!r}: optional or others is neither true nor false"
             )
-        low, high = float(self.low), float(self.high)
+        low = float(self.low)
+        high = float(self.high)
         if not (math.isfinite(low) and math.isfinite(high)):
             raise SettingsError(f"column {self.name!r} has a low or high that is no finite number")
         for name, value in (("levels", tuple(sorted(levels))), ("low", low), ("high", high)):
@@ -132,7 +133,7 @@ class Schema:
     classes: tuple[ClassName, ...] = ()
     label_column: str = LABEL_COLUMN
     sparse: tuple[str, ...] = ()
-    least: int = FEWEST_SAMPLES
+    least: int = MIN_SAMPLES
 
     def __post_init__(self) -> None:
         if type(self.least) is not int or self.least < 1:
