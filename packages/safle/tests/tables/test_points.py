@@ -13,7 +13,7 @@ import pytest
 
 from safle import Column, Schema, draft_schema, merge_schemas, open_table
 from safle.errors import SafleWarning, SettingsError
-from safle.tables.lone import find_lone
+from safle.tables.doubts import find_lone
 from safle.tables.points import RULES, settle
 from safle.tables.sheets import read_csv
 

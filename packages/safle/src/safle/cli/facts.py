@@ -14,7 +14,7 @@ from safle.basics.memory import readable
 from safle.basics.texts import list_names
 from safle.cli.session import Session
 from safle.encoders.base import Encoder
-from safle.tables.checks import ClassName, near_duplicates
+from safle.tables.checks import ClassName, group_alike
 from safle.wire.container import peek_file_type
 
 if TYPE_CHECKING:
@@ -127,10 +127,10 @@ def warn_of_coarse(session: Session, histogram: Histogram) -> None:
 
 def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
     """Warn of classes that are probably one class, written in different ways."""
-    for alike in near_duplicates(names):
+    for alike in group_alike(names):
         session.warn(
-            f"classes {alike} differ in case or spaces only; if they are one, write the label one "
-            "way at every client and count again (--only-classes A,B,C of 'safle encoder make' "
+            f"classes {' and '.join(map(repr, alike))} differ in case or spaces only; if they are "
+            "one, write the label one way at every client and count again (--only-classes A,B,C of 'safle encoder make' "
             "refuses others)"
         )
 

@@ -6,7 +6,7 @@ import re
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,17 +122,21 @@ def as_class_names(names: Sequence[Any]) -> tuple[ClassName, ...]:
     return tuple(sorted(plain))
 
 
-def near_duplicates(names: Iterable[ClassName]) -> list[str]:
-    """Names that differ only in case or spaces, each group as text."""
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(spelling_of(name), []).append(repr(name))
-    return [" and ".join(group) for group in groups.values() if len(group) > 1]
-
-
 def spelling_of(name: ClassName) -> str:
     """A name without its case and spaces, one form of every letter."""
     return "".join(unicodedata.normalize("NFKC", str(name)).split()).casefold()
+
+
+def group_alike(names: Iterable[Any], key: Callable[[Any], str] = spelling_of) -> list[list[Any]]:
+    """Names that differ only in case or spaces, or share another ``key``: groups of two or more.
+
+    >>> group_alike(["Ill", "well", "ill"])
+    [['Ill', 'ill']]
+    """
+    groups: dict[str, list[Any]] = {}
+    for name in sorted(names):
+        groups.setdefault(key(name), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _check_name(name: ClassName) -> None:

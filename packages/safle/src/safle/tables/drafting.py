@@ -17,9 +17,14 @@ from safle.errors import SafleWarning, TableError
 from safle.tables.cells import MISSING, find_missing, is_date, is_number, split_unit
 from safle.tables.checks import ClassName
 from safle.tables.columns import clean_labels, parse_labels
-from safle.tables.doubts import describe_few_texts, doubt_copy, doubt_feature, doubt_lone
+from safle.tables.doubts import (
+    describe_few_texts,
+    doubt_copy,
+    doubt_feature,
+    doubt_lone,
+    find_lone,
+)
 from safle.tables.findings import allowed_outside
-from safle.tables.lone import find_lone
 from safle.tables.schema import LABEL_COLUMN, MIN_SAMPLES, RARE, Column, Schema
 from safle.tables.sheets import read_sheet
 from safle.tables.sources import ColumnSource, frame_names, from_frame

@@ -8,7 +8,7 @@ from safle.basics.paths import naming
 from safle.basics.texts import name_some
 from safle.errors import SettingsError
 from safle.tables.checks import ClassName, as_class_names
-from safle.tables.points import Drafts, Point, find_points
+from safle.tables.points import Drafts, Point, columns_by_name, find_points
 from safle.tables.schema import NUMBER_ADVICE, Column, Schema
 
 
@@ -40,10 +40,7 @@ def merge_schemas(
         raise SettingsError(
             f"schemas of {name_some(sources) or 'nothing'}; expected at least one, and each once"
         )
-    by_name: dict[str, dict[str, Column]] = {}
-    for source, draft in by_source.items():
-        for column in draft.columns:
-            by_name.setdefault(column.name, {})[source] = column
+    by_name = columns_by_name(by_source)
     _check_labels(by_source)
     if not any(len(found) == len(drafts) for found in by_name.values()):
         raise SettingsError(
@@ -52,7 +49,7 @@ def merge_schemas(
             f"{name_some(drafts[-1].names, 5)}"
         )
     ignored = {name for draft in drafts for name in draft.ignore}
-    kept = sorted({*by_name} - ignored)
+    kept = [name for name in by_name if name not in ignored]
     sparse = {name for draft in drafts for name in draft.sparse} - {*kept}
     with naming(", ".join(sources)):
         schema = Schema(

@@ -14,7 +14,7 @@ from itertools import combinations
 from safle.basics.texts import name_some
 from safle.errors import SettingsError
 from safle.tables.cells import is_number, numeric_marks
-from safle.tables.checks import spelling_of
+from safle.tables.checks import group_alike, spelling_of
 from safle.tables.schema import RARE, Column, Schema
 
 Drafts = Mapping[str, Schema]
@@ -42,15 +42,13 @@ def find_points(drafts: Drafts) -> list[Point]:
     """All points of drafts that can be merged."""
     points = [("classes", text) for text in _find_other_classes(drafts)]
     points += _find_other_names(drafts)
-    names = sorted({name for draft in drafts.values() for name in draft.names})
     ignored = {name for draft in drafts.values() for name in draft.ignore}
-    for name in names:
+    for name, columns in columns_by_name(drafts).items():
         if name in ignored:
             continue
-        columns = {file: by_name[name] for file, by_name in _columns(drafts) if name in by_name}
         for kind, rule, advice in RULES:
             for text in rule(columns, drafts):
-                points.append((f"{kind}:{name}", f"column {name!r}: {text}{advice}"))
+                points.append((f"{kind}:{name}", f"column {name!r}: {text} {advice}"))
     return points
 
 
@@ -78,9 +76,13 @@ def settle(points: Sequence[Point], accepted: Sequence[str]) -> None:
         )
 
 
-def _columns(drafts: Drafts) -> Iterator[tuple[str, dict[str, Column]]]:
+def columns_by_name(drafts: Drafts) -> dict[str, dict[str, Column]]:
+    """Each column, as the files that have it say, in the order of the names."""
+    found: dict[str, dict[str, Column]] = {}
     for file, draft in drafts.items():
-        yield file, {column.name: column for column in draft.columns}
+        for column in draft.columns:
+            found.setdefault(column.name, {})[file] = column
+    return dict(sorted(found.items()))
 
 
 def _find_other_names(drafts: Drafts) -> Iterator[Point]:
@@ -90,7 +92,7 @@ def _find_other_names(drafts: Drafts) -> Iterator[Point]:
         for file, draft in drafts.items()
     }
     features = {name for draft in drafts.values() for name in draft.names}
-    for alike in _group_by(_letters, {name for names in has.values() for name in names}):
+    for alike in group_alike(set().union(*has.values()), _letters):
         # A file that has two of them has two columns.
         are_two = any(len({*alike} & names) > 1 for names in has.values())
         if are_two or not features & {*alike}:
@@ -111,41 +113,34 @@ def _letters(name: str) -> str:
     return "".join(char for char in plain if char.isalnum()) or plain
 
 
-def _group_by(key: Callable[[str], str], texts: Sequence[str] | set[str]) -> list[list[str]]:
-    """Texts that share a key, each group of two or more in order."""
-    groups: dict[str, list[str]] = {}
-    for text in sorted(texts):
-        groups.setdefault(key(text), []).append(text)
-    return [group for group in groups.values() if len(group) > 1]
-
-
 def _find_other_classes(drafts: Drafts) -> Iterator[str]:
     classes = {file: tuple(map(str, draft.classes)) for file, draft in drafts.items()}
-    advice = " Write the label one way everywhere and draft again"
-    yield from (text + advice for text in _describe_spellings("classes", classes))
     # A site with one class of its own is usual.
-    if text := _describe_unlike("classes", classes, fewest=2):
-        yield text + advice
-
-
-def _find_spellings(columns: Columns, _: Drafts) -> Iterator[str]:
-    yield from _describe_spellings("levels", {file: c.levels for file, c in columns.items()})
+    for text in _find_other_texts("classes", classes, fewest=2):
+        yield f"{text} Write the label one way everywhere and draft again"
 
 
 def _find_other_levels(columns: Columns, _: Drafts) -> Iterator[str]:
-    if text := _describe_unlike("levels", {file: c.levels for file, c in columns.items()}):
+    return _find_other_texts("levels", {file: c.levels for file, c in columns.items()})
+
+
+def _find_other_texts(
+    what: str, texts: Mapping[str, Sequence[str]], fewest: int = 1
+) -> Iterator[str]:
+    yield from _describe_spellings(what, texts)
+    if text := _describe_unlike(what, texts, fewest):
         yield text
 
 
 def _describe_spellings(what: str, texts: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for alike in _group_by(spelling_of, {text for found in texts.values() for text in found}):
+    for alike in group_alike(set().union(*texts.values())):
         files = [next(file for file in texts if text in texts[file]) for text in alike]
         named = " and ".join(f"{text!r}" for text in alike)
         where = ", ".join(dict.fromkeys(files))
         yield f"{what} {named} differ in case or spaces only ({where})."
 
 
-def _describe_unlike(what: str, texts: Mapping[str, Sequence[str]], fewest: int = 1) -> str:
+def _describe_unlike(what: str, texts: Mapping[str, Sequence[str]], fewest: int) -> str:
     """A sentence if two files share less than half of their texts; else empty."""
     spelled = {file: {*map(spelling_of, found)} for file, found in texts.items() if found}
     # Of two texts everywhere, one is not enough: M and F, and M and W.
@@ -283,24 +278,17 @@ def _marks(draft: Schema, column: Column) -> set[float]:
 
 
 Rule = Callable[[Columns, Drafts], Iterator[str]]
-WRITE_ADVICE = " Write them one way everywhere and draft again"
-UNIT_ADVICE = " If not, convert one table and draft it again"
-STATE_ADVICE = " Write the same unit into every draft"
-MARK_ADVICE = (
-    " If so, draft again with --missing COLUMN=MARK; if not, delete 'lone' of the column in the "
-    "draft"
-)
-WORD_ADVICE = " If so, draft again with --missing COLUMN=MARK"
-BOTH_ADVICE = " If so, draft it again with --missing COLUMN=MARK; if not, take another mark"
+WRITE = "Write them one way everywhere and draft again"
+MARK = "If so, draft again with --missing COLUMN=MARK"
+UNMARK = f"{MARK}; if not, delete 'lone' of the column in the draft"
 RULES: tuple[tuple[str, Rule, str], ...] = (
-    ("levels", _find_spellings, WRITE_ADVICE),
-    ("levels", _find_other_levels, WRITE_ADVICE),
-    ("levels", _find_other_codes, WRITE_ADVICE),
-    ("units", _find_other_scales, UNIT_ADVICE),
-    ("units", _find_unit_of_some, STATE_ADVICE),
-    ("missing", _find_lone, MARK_ADVICE),
-    ("missing", _find_marks_among_words, WORD_ADVICE),
-    ("missing", _find_below_zero, MARK_ADVICE),
-    ("missing", _find_marks_within, BOTH_ADVICE),
+    ("levels", _find_other_levels, WRITE),
+    ("levels", _find_other_codes, WRITE),
+    ("units", _find_other_scales, "If not, convert one table and draft it again"),
+    ("units", _find_unit_of_some, "Write the same unit into every draft"),
+    ("missing", _find_lone, UNMARK),
+    ("missing", _find_marks_among_words, MARK),
+    ("missing", _find_below_zero, UNMARK),
+    ("missing", _find_marks_within, f"{MARK}; if not, take another mark"),
 )
 """The kind of a point, the rule that finds it, and what to do."""

@@ -15,13 +15,12 @@ from safle.tables.arrays import read_npz_table, read_safetensors_table
 from safle.tables.cells import is_rounded, widen
 from safle.tables.columns import clean_labels, name_labels, read_column_table
 from safle.tables.schema import Schema
-from safle.tables.sheets import read_sheet
+from safle.tables.sheets import SHEET_SUFFIXES, read_sheet
 from safle.tables.sources import ROUNDED, frame_names, from_frame
 from safle.tables.table import Table, check_features, existing_file, refuse_options
 
 # Readers return labels as the file has them; `_check_labels` checks and names them.
 _ARRAYS = {".npz": read_npz_table, ".safetensors": read_safetensors_table}
-_SHEETS = (".parquet", ".csv")
 _IMAGES = "; images become features with 'safle features' (package safle-images)"
 
 
@@ -113,12 +112,12 @@ def _read_file(file: Path, split: str | None, columns: dict[str, Any], **expecte
         if suffix in _ARRAYS:
             refuse_options(file, **columns)
             return _ARRAYS[suffix](file, split)
-        if suffix in _SHEETS:
+        if suffix in SHEET_SUFFIXES:
             refuse_options(file, split=split)
             return read_column_table(read_sheet(file), **columns, **expected)
     except OSError as error:
         raise TableError(f"{file}: cannot be read: {error}") from error
-    known = ", ".join([*_ARRAYS, *_SHEETS])
+    known = ", ".join([*_ARRAYS, *SHEET_SUFFIXES])
     raise TableError(f"{file}: unknown file type; expected one of {known}{_IMAGES}")
 
 

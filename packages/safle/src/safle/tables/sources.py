@@ -8,7 +8,7 @@ no library of frames need be imported.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -112,22 +112,27 @@ class ColumnSource:
         expected = [name for name in schema.names if name not in absent]
         find_places(expected, found, where=self.where, advice=advice)
         if absent:
-            warnings.warn(
-                f"{self.where}: no column {', '.join(absent)}: all values are taken for missing",
-                SafleWarning,
-                stacklevel=4,
-            )
-        self._warn_of_rounded([column.name for column in schema.columns])
+            self._warn(f"no column {', '.join(absent)}: all values are taken for missing")
+        if rounded := [name for name in expected if is_rounded(self.frame[name])]:
+            self._warn(f"{name_some(rounded)} {ROUNDED}")
         matrix = np.full((len(self), schema.feature_dim), np.nan)
-        otherwise: dict[str, int] = {}
+        otherwise: list[tuple[int, str]] = []
         for place, column in enumerate(schema.columns):
             if column.name in absent:
                 continue
             marks = (*schema.missing, *column.missing)
             matrix[:, place] = self._read(column.name, column, marks)
-            if not column.is_category:
-                otherwise[column.name] = self._count_otherwise(column.name, marks)
-        self._warn_of_otherwise(otherwise)
+            if not column.is_category and (count := self._count_otherwise(column.name, marks)):
+                otherwise.append((count, column.name))
+        otherwise = sorted(otherwise, reverse=True)
+        if otherwise:
+            cells = [f"{count:,} cells of {name!r}" for count, name in otherwise[:MAX_NAMED]]
+            if more := len(otherwise) - len(cells):
+                cells.append(f"cells of {more:,} more columns")
+            self._warn(
+                f"{' and '.join(cells)} hold the number of a missing mark, written otherwise "
+                "(-9.0 or -9,0 for -9): they are taken for missing"
+            )
         return matrix
 
     def _count_otherwise(self, name: str, missing: Sequence[str]) -> int:
@@ -139,26 +144,8 @@ class ColumnSource:
         read = self.texts(name).str.strip_chars().cast(float, strict=False)
         return int((read.is_in(numbers) & ~find_gaps(written, missing)).sum())
 
-    def _warn_of_otherwise(self, counts: Mapping[str, int]) -> None:
-        names = [name for name in counts if counts[name]]
-        worst = sorted(names, key=counts.__getitem__, reverse=True)
-        if not worst:
-            return
-        named = ", ".join(f"{counts[name]:,} cells of {name!r}" for name in worst[:MAX_NAMED])
-        more = f" and cells of {len(worst) - MAX_NAMED:,} more columns"
-        warnings.warn(
-            f"{self.where}: {named}{more if len(worst) > MAX_NAMED else ''} hold the number of a "
-            "missing mark, written otherwise (-9.0 or -9,0 for -9): they are taken for missing",
-            SafleWarning,
-            stacklevel=4,
-        )
-
-    def _warn_of_rounded(self, names: Sequence[str]) -> None:
-        rounded = [n for n in names if n in self.names and is_rounded(self.frame[n])]
-        if rounded:
-            warnings.warn(
-                f"{self.where}: {name_some(rounded)} {ROUNDED}", SafleWarning, stacklevel=4
-            )
+    def _warn(self, text: str) -> None:
+        warnings.warn(f"{self.where}: {text}", SafleWarning, stacklevel=5)
 
     def _read(
         self, name: str, column: Column | None = None, missing: Sequence[str] = ()
