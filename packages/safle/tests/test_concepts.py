@@ -16,9 +16,9 @@ SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
     "public classes": 77,
-    "packed tuples": 108,
+    "packed tuples": 88,
     "isinstance on values that add up": 0,
-    "lines": 22_855,
+    "lines": 22_845,
 }
 
 

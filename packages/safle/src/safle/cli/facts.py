@@ -130,8 +130,8 @@ def warn_of_classes(session: Session, names: Sequence[ClassName]) -> None:
     for alike in group_alike(names):
         session.warn(
             f"classes {' and '.join(map(repr, alike))} differ in case or spaces only; if they are "
-            "one, write the label one way at every client and count again (--only-classes A,B,C of 'safle encoder make' "
-            "refuses others)"
+            "one, write the label one way at every client and count again (--only-classes A,B,C of "
+            "'safle encoder make' refuses others)"
         )
 
 
