@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import data
 from benchmarks.timing import timed
 from safle import count, solve
-from safle.solver.spectrum import DECOMPOSE_UP_TO
+from safle.solver.reduction import Reduction
 
 Work = Callable[[], Any]
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -66,9 +66,9 @@ def _status(field: str) -> int:
 
 def load_solver() -> None:
     """Solve something small the way large systems are, so that the libraries are loaded."""
-    features, labels = data.generated(400, 1, 64).head(400)
+    features, labels = data.generated(1_600, 1, 64).head(1_600)
     small = count(data.embedding(features, buckets=8), features, labels)
-    if small.dim - small.layout.experts <= DECOMPOSE_UP_TO:
+    if Reduction(small).is_small:
         raise ValueError(f"{small.dim} columns are decomposed; the warm-up needs more of them")
     solve(small)
     solve(small, ridge=1000.0)

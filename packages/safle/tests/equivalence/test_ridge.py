@@ -7,6 +7,7 @@ import pytest
 
 from safle import EmbeddingEncoder, LinearEncoder, Model, count, solve
 from safle.encoders.calibration import declared_range
+from safle.solver import reduction as reductions
 from safle.solver import spectrum
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import FLOOR, MARGIN, SUPPORTED, ridge_curve
@@ -44,22 +45,21 @@ def test_gcv_is_that_of_the_hat_matrix(kind):
 def test_of_many_samples_the_lowest_point_is_taken_but_for_rounding():
     """From n (K - 1) = 100,000 on, samples tell more than the margin for rounding allows."""
     nodes = np.array([1.0, 30.0, 1e4])
-    sides = (spectrum.Measures(nodes, np.ones((3, 1)), nodes * 20),)
-    measured = spectrum.Spectrum(sides, float(nodes.sum()), rank=3)
-    slacks = []
+    measured = spectrum.Spectrum(nodes, np.ones((3, 1)), nodes * 20, float(nodes.sum()), rank=3)
+    margins = []
     for n, classes in ((5_000, 3), (50_000, 3), (11_112, 10), (100_000, 2)):
         curve = ridge_curve(measured, sample_count=n, class_count=classes)
-        slacks.append(curve.slack / curve.scores.min())
-    assert slacks == pytest.approx([1e-3, MARGIN, MARGIN, MARGIN], rel=1e-12)
-    assert ridge_curve(measured, sample_count=9, class_count=1).slack > 0
+        margins.append(curve.margin / curve.scores.min())
+    assert margins == pytest.approx([1e-3, MARGIN, MARGIN, MARGIN], rel=1e-12)
+    assert ridge_curve(measured, sample_count=9, class_count=1).margin > 0
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_ridge_that_leaves_no_freedom_leaves_no_warning():
     nodes = np.array([1.0, 30.0, 1e4])
     # A quadrature may find more degrees of freedom than there are samples.
-    sides = (spectrum.Measures(nodes, np.full((3, 1), 1.1), nodes),)
-    curve = ridge_curve(spectrum.Spectrum(sides, 10_031.0, rank=3), sample_count=3, class_count=2)
+    measured = spectrum.Spectrum(nodes, np.full((3, 1), 1.1), nodes, 10_031.0, rank=3)
+    curve = ridge_curve(measured, sample_count=3, class_count=2)
     assert curve.degrees_of_freedom[0] == 3
     assert not np.isnan(curve.residuals).any()
 
@@ -90,7 +90,7 @@ def test_a_probed_spectrum_chooses_the_decomposed_ones_ridge(digits, monkeypatch
     reduction = Reduction(statistics)
     assert 1_500 < reduction.reduced_dim < 2_500
     sampled = spectrum.spectrum_of(reduction)
-    monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 2_500)
+    monkeypatch.setattr(reductions, "MAX_SMALL_RANK", 2_500)
     whole = spectrum.spectrum_of(reduction)
     for criterion in ("gcv", "evidence"):
         options = {"sample_count": len(labels), "class_count": 10, "criterion": criterion}
@@ -113,7 +113,7 @@ def test_more_classes_than_probes_choose_the_same_ridge(monkeypatch):
     options = {"sample_count": 4_000, "class_count": 60}
     found = []
     for largest in (10_000, 10):
-        monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", largest)
+        monkeypatch.setattr(reductions, "MAX_SMALL_RANK", largest)
         found.append(ridge_curve(spectrum.spectrum_of(reduction), **options))
     exact, probed = found
     assert abs(np.log2(probed.best / exact.best)) < 1.01
@@ -122,7 +122,7 @@ def test_more_classes_than_probes_choose_the_same_ridge(monkeypatch):
 def test_large_problems_are_probed_and_small_ones_decomposed(monkeypatch):
     statistics = fixed_data("embedding", samples=300, feature_dim=20).count()
     exact = solve(statistics)
-    monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 10)
+    monkeypatch.setattr(reductions, "MAX_SMALL_RANK", 10)
     probed = solve(statistics)
     assert not np.array_equal(exact.curve.scores, probed.curve.scores)
     assert abs(np.log2(probed.ridge / exact.ridge)) < 0.51

@@ -20,7 +20,7 @@ from safle.basics.progress import Progress
 from safle.encoders.codes import RANDOM
 from safle.solver.least_squares import require_memory
 from safle.solver.reduction import Reduction
-from safle.solver.ridge import MARGIN, MOST_SLACK, RidgeCurve, ridge_curve
+from safle.solver.ridge import MARGIN, MAX_MARGIN, RidgeCurve, ridge_curve
 from safle.solver.spectrum import Spectrum, decompose, spectrum_of
 from safle.statistics.statistics import Sums
 
@@ -28,8 +28,6 @@ NEGLIGIBLE_EVIDENCE = 2.0
 """Twice the log of a ratio of evidences: less favours neither (Kass and Raftery, 1995)."""
 MAX_COLUMNS = 600
 """With more columns, nobody has measured that evidence chooses better than cross-validation."""
-EFFORTS = (1, 3)
-"""Efforts of probing a spectrum; the larger one only if the smaller leaves the ridge uncertain."""
 Matrix = NDArray[np.float64]
 
 
@@ -68,28 +66,26 @@ def choose_ridge(
     ):
         curve = _centred_evidence(reduction)
         # Without a residual, its logarithm outweighs all else, and evidence asks for no ridge.
-        if curve is not None and not curve.leaves_nothing:
+        if curve is not None and not curve.is_perfect:
             return RidgeChoice(reduction, curve.best, curve)
     return _by_spectrum(reduction, criterion, progress)
 
 
 def _by_spectrum(reduction: Reduction, criterion: str, progress: Progress) -> RidgeChoice:
     sums = reduction.sums
-    # Check memory before the sweep, which takes about as long as the factorisation.
-    require_memory(sums, np.float32)
-    for effort in EFFORTS:
-        spectrum = spectrum_of(reduction, progress, effort=effort)
-        # If noise hides the whole gram, the ridge of the noise is the only choice.
-        if sums.least_ridge and spectrum.trace <= 0:
-            return RidgeChoice(reduction, sums.least_ridge, spectrum=spectrum)
-        curve = ridge_curve(
-            spectrum,
-            sample_count=sums.sample_count,
-            class_count=len(sums.class_names),
-            criterion=criterion,
-        )
-        if curve.certain:
-            break
+    if reduction.root is None:
+        # Before the sweep, which takes about as long as the factorisation.
+        require_memory(sums, np.float32)
+    spectrum = spectrum_of(reduction, progress)
+    # If noise hides the whole gram, the ridge of the noise is the only choice.
+    if sums.least_ridge and spectrum.trace <= 0:
+        return RidgeChoice(reduction, sums.least_ridge, spectrum=spectrum)
+    curve = ridge_curve(
+        spectrum,
+        sample_count=sums.sample_count,
+        class_count=len(sums.class_names),
+        criterion=criterion,
+    )
     return RidgeChoice(reduction, max(curve.best, sums.least_ridge), curve, spectrum)
 
 
@@ -106,15 +102,15 @@ def _centred_evidence(reduction: Reduction) -> RidgeCurve | None:
     if len(gram) < 2:
         return None
     classes = len(sums.class_names)
-    slack = min(max(MARGIN, NEGLIGIBLE_EVIDENCE / (n * max(classes - 1, 1))), MOST_SLACK)
-    measures = decompose(gram, target, n)
+    negligible = NEGLIGIBLE_EVIDENCE / (n * max(classes - 1, 1))
+    rank = min(len(gram), n)
     return ridge_curve(
-        Spectrum((measures,), reduction.trace, min(len(gram), n)),
+        Spectrum(*decompose(gram, target, rank), reduction.trace, rank),
         sample_count=n,
         class_count=classes,
         criterion="evidence",
         squares=n - float((sums.class_counts.astype(np.float64) ** 2).sum()) / n,
-        slack=slack,
+        margin=min(max(MARGIN, negligible), MAX_MARGIN),
     )
 
 

@@ -14,6 +14,7 @@ work is matrix products, and stops when nothing remains, after ``rank(C)`` colum
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,14 @@ from safle.statistics.free_sums import FreeSums
 from safle.statistics.statistics import Sums
 
 Matrix = NDArray[np.float64]
+MAX_SMALL_RANK = 1_500
+"""Of a matrix that is decomposed: ten times as many columns take a thousand times as long."""
+ROOT_SHARE = 0.5
+"""With more samples than this share of the columns, the root takes longer than solving."""
 BLOCK_COLUMNS = 128
 ROUNDING = 1e-13
 """A remainder below this share of the largest diagonal entry is rounding."""
-LEAST_PIVOT = 0.05
+MIN_PIVOT = 0.05
 """As a share of the largest remainder: a smaller pivot waits, which keeps L accurate."""
 _fill_tile = Kernel(
     "fill_tile",
@@ -81,6 +86,26 @@ class Reduction:
         return len(self._rows)
 
     @property
+    def rank(self) -> int:
+        """The largest that the gram can have; noise has full rank, whatever the samples."""
+        if self.sums.least_ridge:
+            return self.reduced_dim
+        return min(self.reduced_dim, self.sums.sample_count)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether columns or samples are few enough for an exact decomposition."""
+        return self.rank <= MAX_SMALL_RANK
+
+    @cached_property
+    def root(self) -> tuple[Matrix, NDArray[np.int64]] | None:
+        """`find_root`, where there are few samples for so many columns; else None."""
+        most = max(MAX_SMALL_RANK, ROOT_SHARE * self.reduced_dim)
+        if self.rank == self.reduced_dim or self.rank > most:
+            return None
+        return find_root(self)
+
+    @property
     def target(self) -> Matrix:
         """M in real units, (dim, class_count)."""
         return self.sums.cross * self.steps[:, None]
@@ -108,7 +133,8 @@ class Reduction:
 
     def _reflect(self, full: Matrix) -> Matrix:
         """Turn each expert's codes, in place, into share of the constant and contrasts, or back."""
-        starts, codes = self._offsets[:-1], full[: self._offsets[-1]]
+        starts = self._offsets[:-1]
+        codes = full[: self._offsets[-1]]
         parts = self._shares[: len(starts), None] * np.add.reduceat(codes, starts, axis=0)
         codes += np.repeat(self._kappa[:, None] * (full[starts] - parts), self._sizes, axis=0)
         full[starts] = parts
@@ -121,7 +147,8 @@ class Reduction:
 
     def tile(self, rows: tuple[int, int], columns: tuple[int, int], dtype: Any) -> NDArray[Any]:
         """Block of the reduced gram, Fortran order; zero above the diagonal."""
-        (top, bottom), (left, right) = rows, columns
+        top, bottom = rows
+        left, right = columns
         if not (0 <= top <= bottom <= self.reduced_dim and 0 <= left <= right <= self.reduced_dim):
             raise IndexError("the tile is not within the reduced gram")
         block = np.zeros((bottom - top, right - left), dtype, order="F")
@@ -144,7 +171,8 @@ class Reduction:
 
     def _constant_column(self) -> NDArray[np.float64]:
         """Products of the merged constant with every reduced column, (reduced_dim,)."""
-        n, experts = float(self.sums.sample_count), len(self._sizes)
+        n = float(self.sums.sample_count)
+        experts = len(self._sizes)
         kappas = np.append(self._kappa, 0.0)[self._experts]
         leads = np.append(self._offsets[:-1], 0)[np.minimum(self._experts, experts)]
         correction = kappas * (self._totals[leads] - kappas / (1 + kappas) * n)
@@ -162,7 +190,7 @@ def find_root(reduction: Reduction) -> tuple[Matrix, NDArray[np.int64]]:
     require_free_memory(
         8 * dim * (most + 2 * BLOCK_COLUMNS),
         purpose=f"the root of a gram of {most} samples and {dim} columns",
-        advice="use a smaller encoder, or give a ridge",
+        advice="use a smaller encoder, or solve on a machine with more memory",
     )
     remainder = sums.diagonal * steps**2
     rounding = ROUNDING * float(remainder.max(initial=0.0))
@@ -171,7 +199,7 @@ def find_root(reduction: Reduction) -> tuple[Matrix, NDArray[np.int64]]:
     rank = 0
     while rank < most and remainder.max(initial=0.0) > rounding:
         block = np.argsort(-remainder, kind="stable")[: min(BLOCK_COLUMNS, most - rank)]
-        least = max(rounding, LEAST_PIVOT * float(remainder[block[0]]))
+        least = max(rounding, MIN_PIVOT * float(remainder[block[0]]))
         columns = sums.gram.columns(block) * steps[:, None] * steps[block]
         columns -= root[:, :rank] @ root[block, :rank].T
         corner, order, block_rank, _ = lapack.dpstrf(columns[block], lower=1, tol=least)

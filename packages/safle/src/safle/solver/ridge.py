@@ -11,10 +11,6 @@ With df = sum s/(s + ridge) and the residual sum of squares
 - the evidence (marginal likelihood of Bayesian regression, noise profiled out)
   minimises ``log(Q / nK) + sum log(1 + s/ridge) / n``, ``Q = n - tr(M' inverse(C +
   ridge) M)``, for K classes: twice its negative logarithm per label.
-
-Where the sums over the spectrum are estimates, a score is the highest that their errors allow,
-so no ridge wins by an error. If the errors around the chosen ridge are larger than the
-choice can bear, the spectrum is probed again, with more steps and probes.
 """
 
 from __future__ import annotations
@@ -31,20 +27,19 @@ from safle.solver.spectrum import Spectrum
 CRITERIA = ("auto", "gcv", "evidence")
 Vector = NDArray[np.float64]
 GRID_STEPS_PER_OCTAVE = 2
-OCTAVES_BELOW, OCTAVES_ABOVE = 32, 4
+OCTAVES_BELOW = 32
+OCTAVES_ABOVE = 4
 """The grid spans this many octaves around the gram's trace."""
 MARGIN = 1e-4
 """Scores that differ by less than this share are equally good, however many samples there are."""
 SUPPORTED = 10.0
 """Ridges whose information criteria differ by less are equally supported by the samples."""
-MOST_SLACK = 0.05
+MAX_MARGIN = 0.05
 """As a share of the lowest score: with a handful of samples any ridge would be supported."""
 FLOOR = 1e-6
 """A residual below this share of the labels is rounding."""
-LEAST_DEGREES_LEFT = 1e-3
+MIN_DEGREES_LEFT = 1e-3
 """As a share of the samples: with fewer degrees of freedom left, a fit cannot be judged."""
-OCTAVES_NEAR, MOST_ERROR = 1, 0.1
-"""How far around the chosen ridge scores must be known, and to what share of themselves."""
 PERFECT = 1e-4
 """A fit that leaves less than this share of the labels is called perfect."""
 
@@ -56,8 +51,7 @@ class RidgeCurve:
     Attributes
     ----------
     ridges, scores, degrees_of_freedom : float64, (candidates,)
-    errors : float64, (candidates,), how much lower a score may really be, as a share of it
-    slack : scores up to this much above the lowest are equally good
+    margin : scores up to this much above the lowest are equally good
     residuals : float64, (candidates,), as a share of the labels' squares
 
     Examples
@@ -74,30 +68,23 @@ class RidgeCurve:
     ridges: Vector
     scores: Vector
     degrees_of_freedom: Vector
-    errors: Vector
-    slack: float
+    margin: float
     residuals: Vector
 
     @property
     def _best_index(self) -> int:
-        return int(np.flatnonzero(self.scores <= self.scores.min() + self.slack)[-1])
+        return int(np.flatnonzero(self.scores <= self.scores.min() + self.margin)[-1])
 
     @property
     def best(self) -> float:
-        """The largest ridge whose score is within `slack` of the lowest.
+        """The largest ridge whose score is within `margin` of the lowest.
 
         Where labels are fitted perfectly, the curve is flat and its lowest point is chance.
         """
         return float(self.ridges[self._best_index])
 
     @property
-    def certain(self) -> bool:
-        """Whether the scores around `best` are known well enough to choose by."""
-        near = np.abs(np.log2(self.ridges / self.best)) <= OCTAVES_NEAR
-        return bool(self.errors[near].max() <= MOST_ERROR)
-
-    @property
-    def leaves_nothing(self) -> bool:
+    def is_perfect(self) -> bool:
         """Whether the fit at `best` leaves no residual of the labels."""
         return float(self.residuals[self._best_index]) < PERFECT
 
@@ -108,7 +95,7 @@ class RidgeCurve:
         copy for new evidence.
         """
         used = float(self.degrees_of_freedom[self._best_index]) / max(sample_count, 1)
-        return used < 0.9 and self.leaves_nothing
+        return used < 0.9 and self.is_perfect
 
 
 def ridge_curve(
@@ -118,7 +105,7 @@ def ridge_curve(
     class_count: int,
     criterion: str = "gcv",
     squares: float | None = None,
-    slack: float = MARGIN,
+    margin: float = MARGIN,
 ) -> RidgeCurve:
     """The criterion on a fixed grid of powers of the square root of two.
 
@@ -127,46 +114,30 @@ def ridge_curve(
     Parameters
     ----------
     squares : sum of the labels' squares, for the evidence; None: one for each sample
-    slack : of the curve, for the evidence
+    margin : of the curve, for the evidence
     """
     ridges = grid_of(spectrum.trace)
-    n, classes = float(sample_count), float(class_count)
+    n = float(sample_count)
     degrees = spectrum.degrees_of_freedom(ridges)
     if criterion == "evidence":
         total = n if squares is None else squares
-        explained = spectrum.bound_target(lambda s: 1 / (s + ridges))
-        volumes = spectrum.bound_trace(lambda s: np.log1p(s / ridges))
         floor = FLOOR * max(total, 1.0)
-        most_left, least_left = (np.maximum(total - bound, floor) for bound in explained)
-        low = np.log(least_left / (n * classes)) + volumes[0] / n
-        high = np.log(most_left / (n * classes)) + volumes[1] / n
-        residuals = most_left / max(total, 1.0)
-        return RidgeCurve(criterion, ridges, high, degrees, high - low, slack, residuals)
-    low, high = _gcv(spectrum, ridges, n)
-    supported = SUPPORTED / (n * max(classes - 1, 1))
-    slack = min(max(MARGIN, supported), MOST_SLACK) * float(high.min())
-    errors = np.zeros(len(ridges))
-    known = np.isfinite(high)
-    errors[known] = 1 - low[known] / high[known]
-    errors[~known & np.isfinite(low)] = 1.0
-    residuals = np.full(len(ridges), np.inf)
-    residuals[known] = high[known] * (1 - degrees[known] / n) ** 2
-    return RidgeCurve("gcv", ridges, high, degrees, errors, slack, residuals)
-
-
-def _gcv(spectrum: Spectrum, ridges: Vector, n: float) -> tuple[Vector, Vector]:
-    """The lowest and the highest score that each ridge can have."""
-    used = spectrum.bound_trace(lambda s: s / (s + ridges))
+        left = np.maximum(total - spectrum.sum_target(lambda s: 1 / (s + ridges)), floor)
+        volumes = spectrum.sum_trace(lambda s: np.log1p(s / ridges))
+        scores = np.log(left / (n * class_count)) + volumes / n
+        return RidgeCurve(criterion, ridges, scores, degrees, margin, left / max(total, 1.0))
     # n - 2 m'w + w'Cw for w = m / (s + ridge) is n - mass (s + 2 ridge) / (s + ridge)^2.
-    fitted = spectrum.bound_target(lambda s: (s + 2 * ridges) / (s + ridges) ** 2)
-    scores = []
-    for degrees, explained in zip(used, reversed(fitted), strict=True):
-        left = n - np.minimum(degrees, spectrum.rank)
-        # A fit that uses up all samples has no degrees of freedom left to judge it by.
-        usable = left > LEAST_DEGREES_LEFT * n
-        score = n * np.maximum(n - explained, FLOOR * n) / np.where(usable, left, 1.0) ** 2
-        scores.append(np.where(usable, score, np.inf))
-    return scores[0], scores[1]
+    fitted = spectrum.sum_target(lambda s: (s + 2 * ridges) / (s + ridges) ** 2)
+    residuals = np.maximum(1 - fitted / n, FLOOR)
+    # A fit that uses up all samples has no degrees of freedom left to judge it by.
+    # With fewer samples than columns, no ridge must win by what probes have missed.
+    degrees_left = np.maximum(1 - spectrum.most_degrees_of_freedom(ridges) / n, 0.0)
+    usable = degrees_left > MIN_DEGREES_LEFT
+    scores = np.where(usable, residuals / np.where(usable, degrees_left, 1.0) ** 2, np.inf)
+    supported = SUPPORTED / (n * max(class_count - 1, 1))
+    share = min(max(MARGIN, supported), MAX_MARGIN)
+    margin = share * float(scores.min())
+    return RidgeCurve("gcv", ridges, scores, degrees, margin, residuals)
 
 
 def grid_of(trace: float) -> Vector:

@@ -5,23 +5,19 @@ criterion for the ridge needs only ``sum_i f(s_i)`` and ``sum_i f(s_i) |v_i' M|^
 ways to these sums:
 
 - A small gram is decomposed.
-- A gram of n samples, fewer than its columns, has a root ``C = L L'`` (`find_root`). The matrix
-  ``K = L'L``, at most n by n, has all eigenvalues of C that are not zero, and no others.
+- A gram of few samples has a root, ``C = L L'`` (`Reduction.root`). The matrix ``K = L'L`` has all
+  eigenvalues of C that are not zero, and no others.
 - If C or K is large, it is probed: block Lanczos starts from the target and random signs together,
-  and gives Gauss quadratures of the sums (for the signs, stochastic estimates of the trace). All
-  columns share one Krylov space, so a few steps are enough.
+  and gives Gauss quadratures of the sums (Golub and Meurant, 2010; for the signs, stochastic
+  estimates of the trace). All columns share one Krylov space, so a few steps are enough.
 
-For these functions a Gauss quadrature errs to one side, and a Gauss-Radau quadrature with a node
-fixed at zero errs to the other (Golub and Meurant, 2010). We keep both, with the estimate of each
-probe, so that the error is known. Sums are float64: the choice of the ridge rests on differences
-that float32 would blur.
+Sums are float64: the choice of the ridge rests on differences that float32 would blur.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,227 +25,186 @@ from scipy.linalg import eigh, qr, solve_triangular
 from threadpoolctl import threadpool_limits
 
 from safle.basics.progress import Progress, no_progress
-from safle.solver.reduction import Reduction, find_root
+from safle.solver.reduction import Reduction
 from safle.statistics import triangle
 
-DECOMPOSE_UP_TO = 1_500
 LANCZOS_STEPS = 20
 PROBES = 6
-MOST_TARGETS = 16
-"""More classes than this are mixed into this many random signed sums."""
-ROOT_SHARE = 0.5
-"""With more samples than this share of the columns, the root takes longer than solving."""
-ROUNDING = 1e-12
-"""An eigenvalue below this share of the largest is rounding."""
 DEVIATIONS = 2.0
 """The mean over random probes may err by this many of its standard deviations."""
+MAX_TARGETS = 16
+"""More classes than this are mixed into this many random signed sums."""
+ROUNDING = 1e-12
+"""An eigenvalue below this share of the largest is rounding."""
 BREAKDOWN = 1e-10
 """A new direction shorter than this share of the largest entry is rounding."""
 
 Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
 Multiply = Callable[[Matrix], Matrix]
 Function = Callable[[Matrix], Matrix]
+Masses = tuple[Vector, Matrix, Vector]
+"""The first three fields of a `Spectrum`."""
 
 
-@dataclass(frozen=True)
-class Measures:
-    """Two discrete measures on the eigenvalues; exact ones have a single column of trace masses."""
-
-    nodes: Matrix
-    """(nodes,): eigenvalues, or the nodes of a quadrature."""
-    trace_masses: Matrix
-    """(nodes, probes): what each probe adds to a trace at a node."""
-    target_masses: Matrix
-    """(nodes,): ``|v_i' M|^2``."""
-
-    def traces(self, function: Function) -> Matrix:
-        """``sum_i f(s_i)`` by every probe, (probes, ridges)."""
-        return self.trace_masses.T @ function(self.nodes[:, None])
-
-    def target(self, function: Function) -> Matrix:
-        """``sum_i f(s_i) |v_i' M|^2``, (ridges,)."""
-        return self.target_masses @ function(self.nodes[:, None])
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The spectrum of a gram: exact, or by two quadratures that err to opposite sides.
+    """The spectrum of a gram, exact or by quadrature.
 
     Functions take eigenvalues, (nodes, 1), and return a value for each ridge, (nodes, ridges).
+
+    Attributes
+    ----------
+    nodes : float64, (nodes,), eigenvalues, or the nodes of a quadrature
+    trace_masses : float64, (nodes, probes), how many eigenvalues a node stands for, by each probe;
+        the only one where the spectrum is exact
+    target_masses : float64, (nodes,), ``|v_i' M|^2``
+    trace : of the gram itself, not an estimate: the same bits on any machine
+    rank : the largest that the gram can have
     """
 
-    sides: tuple[Measures, ...]
+    nodes: Vector
+    trace_masses: Matrix
+    target_masses: Vector
     trace: float
-    """Trace of the gram itself, not an estimate: the same bits on any machine."""
     rank: int
-    """Largest rank that the gram can have."""
 
-    def degrees_of_freedom(self, ridges: Matrix) -> Matrix:
+    def sum_trace(self, function: Function) -> Vector:
+        """``sum_i f(s_i)``, (ridges,)."""
+        sums: Vector = (self.trace_masses.T @ function(self.nodes[:, None])).mean(axis=0)
+        return sums
+
+    def sum_target(self, function: Function) -> Vector:
+        """``sum_i f(s_i) |v_i' M|^2``, (ridges,)."""
+        sums: Vector = self.target_masses @ function(self.nodes[:, None])
+        return sums
+
+    def degrees_of_freedom(self, ridges: Vector) -> Vector:
         """``sum_i s_i / (s_i + ridge)`` for every ridge, (ridges,)."""
-        estimates = [side.traces(lambda s: s / (s + ridges)).mean(axis=0) for side in self.sides]
-        return np.minimum(np.mean(estimates, axis=0), self.rank)
+        return np.minimum(self.sum_trace(lambda s: s / (s + ridges)), self.rank)
 
-    def bound_trace(self, function: Function) -> tuple[Matrix, Matrix]:
-        """The least and the most that ``sum_i f(s_i)`` can be, if probes err by `DEVIATIONS`."""
-        low, high = [], []
-        for side in self.sides:
-            estimates = side.traces(function)
-            probes = len(estimates)
-            error = 0.0 if probes == 1 else estimates.std(axis=0, ddof=1) / np.sqrt(probes)
-            low.append(estimates.mean(axis=0) - DEVIATIONS * error)
-            high.append(estimates.mean(axis=0) + DEVIATIONS * error)
-        return np.min(low, axis=0), np.max(high, axis=0)
-
-    def bound_target(self, function: Function) -> tuple[Matrix, Matrix]:
-        """The least and the most that ``sum_i f(s_i) |v_i' M|^2`` can be."""
-        estimates = [side.target(function) for side in self.sides]
-        return np.min(estimates, axis=0), np.max(estimates, axis=0)
+    def most_degrees_of_freedom(self, ridges: Vector) -> Vector:
+        """The same, and `DEVIATIONS` of the mean more: what they may be at most."""
+        found = self.degrees_of_freedom(ridges)
+        probes = self.trace_masses.shape[1]
+        if probes == 1:
+            return found
+        shares = self.nodes[:, None] / (self.nodes[:, None] + ridges)
+        deviations = (self.trace_masses.T @ shares).std(axis=0, ddof=1) / np.sqrt(probes)
+        return np.minimum(found + DEVIATIONS * deviations, self.rank)
 
 
-def spectrum_of(
-    reduction: Reduction, progress: Progress = no_progress, *, effort: int = 1
-) -> Spectrum:
-    """The spectrum of the gram in real units; ``effort`` multiplies Lanczos steps and probes."""
-    sums = reduction.sums
-    size = reduction.reduced_dim
-    # Noise has full rank, whatever the number of samples.
-    rank = size if sums.least_ridge else min(size, sums.sample_count)
-    if rank < size and rank <= max(DECOMPOSE_UP_TO, ROOT_SHARE * size):
-        sides = _measure_root(reduction, effort, progress)
-    elif size <= DECOMPOSE_UP_TO:
-        sides = (decompose(reduction.gram(), reduction.forward(reduction.target), rank),)
+def spectrum_of(reduction: Reduction, progress: Progress = no_progress) -> Spectrum:
+    """The spectrum of the gram in real units."""
+    if reduction.root is not None:
+        nodes, trace_masses, masses = _measure_root(reduction, *reduction.root, progress)
+    elif reduction.is_small:
+        target = reduction.forward(reduction.target)
+        nodes, trace_masses, masses = decompose(reduction.gram(), target, reduction.rank)
     else:
-        sides = _measure_gram(reduction, effort, progress)
-    return Spectrum(sides, reduction.trace, rank)
+        nodes, trace_masses, masses = _measure_gram(reduction, progress)
+    return Spectrum(nodes, trace_masses, masses, reduction.trace, reduction.rank)
 
 
-def _measure_root(reduction: Reduction, effort: int, progress: Progress) -> tuple[Measures, ...]:
-    """The measures of C by ``K = L'L``: its target is ``c`` with ``L c = M``."""
-    root, pivots = find_root(reduction)
-    root_target = solve_triangular(root[pivots], reduction.target[pivots], lower=True)
-    rank = root.shape[1]
-    if rank <= DECOMPOSE_UP_TO:
-        sides: tuple[Measures, ...] = (decompose(root.T @ root, root_target, rank),)
+def decompose(gram: Matrix, target: Matrix, rank: int) -> Masses:
+    """The nodes and exact masses of a matrix given by its lower triangle."""
+    values, vectors = eigh(gram, lower=True)
+    nodes = np.where(values > ROUNDING * values[-1], values, 0.0)
+    nodes[: max(0, len(nodes) - rank)] = 0.0
+    return nodes, np.ones((len(nodes), 1)), ((vectors.T @ target) ** 2).sum(axis=1)
+
+
+def _measure_root(
+    reduction: Reduction, root: Matrix, pivots: NDArray[np.int64], progress: Progress
+) -> Masses:
+    target = solve_triangular(root[pivots], reduction.target[pivots], lower=True)
+    if reduction.is_small:
+        nodes, trace_masses, masses = decompose(root.T @ root, target, reduction.rank)
     else:
-        signs = _signs(rank, effort)
-        sides = _probe(lambda x: root.T @ (root @ x), root_target, signs, effort, progress)
-    # An eigenvector u_i of K has |v_i' M|^2 = s_i |u_i' c|^2.
-    return tuple(
-        Measures(side.nodes, side.trace_masses, side.nodes * side.target_masses) for side in sides
-    )
+        signs = _signs(root.shape[1])
+        nodes, trace_masses, masses = _probe(lambda x: root.T @ (root @ x), target, signs, progress)
+    # An eigenvector u_i of K has |v_i' M|^2 = s_i |u_i' c|^2, where L c = M.
+    return nodes, trace_masses, nodes * masses
 
 
-def _measure_gram(reduction: Reduction, effort: int, progress: Progress) -> tuple[Measures, ...]:
-    dim, column_steps = reduction.sums.dim, reduction.steps[:, None]
+def _measure_gram(reduction: Reduction, progress: Progress) -> Masses:
+    dim = reduction.sums.dim
+    steps = reduction.steps[:, None]
     # float32 halves the bytes to read, and rounds alike on any machine.
     gram = reduction.sums.gram.packed.astype(np.float32)
     # Probes lie in the range of the gram: its null space adds nothing to any sum.
-    signs = reduction.backward(_signs(reduction.reduced_dim, effort))
+    signs = reduction.backward(_signs(reduction.reduced_dim))
 
     def multiply(columns: Matrix) -> Matrix:
-        return triangle.multiply(gram, dim, columns * column_steps) * column_steps
+        return triangle.multiply(gram, dim, columns * steps) * steps
 
     # BLAS multiplies only thin blocks here. Its threads, which wait for more work, would keep
     # cores from the passes over the gram, which would then take twice as long.
     with threadpool_limits(1, "blas"):
-        return _probe(multiply, reduction.target, signs, effort, progress)
+        return _probe(multiply, reduction.target, signs, progress)
 
 
-def _probe(
-    multiply: Multiply, target: Matrix, signs: Matrix, effort: int, progress: Progress
-) -> tuple[Measures, ...]:
-    """The measures of a matrix by its products with the target and random signs."""
+def _probe(multiply: Multiply, target: Matrix, signs: Matrix, progress: Progress) -> Masses:
+    """The nodes and masses of a matrix by its products with the target and random signs."""
     mixed = _mix(target)
     start = np.concatenate([mixed, signs], axis=1)
-    return _lanczos(multiply, start, LANCZOS_STEPS * effort, progress).measures(mixed.shape[1])
+    nodes, masses = _quadrature(multiply, start, LANCZOS_STEPS, progress)
+    width = mixed.shape[1]
+    return nodes, masses[:, width:], masses[:, :width].sum(axis=1)
+
+
+def _signs(size: int) -> Matrix:
+    return np.random.Generator(np.random.PCG64(0)).choice([-1.0, 1.0], (size, PROBES))
 
 
 def _mix(target: Matrix) -> Matrix:
     """Many columns as few random signed sums of them, with the same squares on average."""
-    if target.shape[1] <= MOST_TARGETS:
+    if target.shape[1] <= MAX_TARGETS:
         return target
     generator = np.random.Generator(np.random.PCG64(1))
-    signs = generator.choice([-1.0, 1.0], (target.shape[1], MOST_TARGETS))
-    return target @ signs / np.sqrt(MOST_TARGETS)
+    signs = generator.choice([-1.0, 1.0], (target.shape[1], MAX_TARGETS))
+    return target @ signs / np.sqrt(MAX_TARGETS)
 
 
-def _signs(size: int, effort: int) -> Matrix:
-    return np.random.Generator(np.random.PCG64(0)).choice([-1.0, 1.0], (size, PROBES * effort))
+def _quadrature(
+    multiply: Multiply, start: Matrix, steps: int, progress: Progress
+) -> tuple[Vector, Matrix]:
+    """Gauss nodes, (nodes,), of a symmetric matrix, and masses at them, (nodes, columns).
 
-
-def decompose(gram: NDArray[np.floating[Any]], target: Matrix, rank: int) -> Measures:
-    """The exact measures of a matrix of rank up to ``rank``, given by its lower triangle."""
-    values, vectors = eigh(gram, lower=True)
-    nodes = np.where(values > ROUNDING * values[-1], values, 0.0)
-    nodes[: max(0, len(nodes) - rank)] = 0.0
-    parts = vectors.T @ target
-    return Measures(nodes, np.ones((len(nodes), 1)), (parts**2).sum(axis=1))
-
-
-@dataclass(frozen=True)
-class _Band:
-    """Lanczos' block tridiagonal matrix: diagonal blocks, and the blocks below them."""
-
-    diagonal: list[Matrix]
-    below: list[Matrix]
-    start: Matrix
-    """(width of the first block, columns): the start columns in the first block's basis."""
-    ended: bool
-    """Whether there is no direction beyond the last block."""
-
-    def measures(self, targets: int) -> tuple[Measures, ...]:
-        """By Gauss and Radau: the first ``targets`` columns are the target, the others probes."""
-        blocks = [self.diagonal]
-        if not self.ended and len(self.diagonal) > 1:
-            blocks.append([*self.diagonal[:-1], self._fixed_at_zero()])
-        return tuple(self._measures(diagonal, targets) for diagonal in blocks)
-
-    def _measures(self, diagonal: list[Matrix], targets: int) -> Measures:
-        nodes, vectors = eigh(_assemble(diagonal, self.below))
-        masses = (vectors[: len(self.start)].T @ self.start) ** 2
-        return Measures(
-            np.maximum(nodes, 0.0), masses[:, targets:], masses[:, :targets].sum(axis=1)
-        )
-
-    def _fixed_at_zero(self) -> Matrix:
-        """The last diagonal block with which the whole matrix has the eigenvalue zero."""
-        link, size = self.below[-1], self.below[-1].shape[1]
-        values, vectors = eigh(_assemble(self.diagonal[:-1], self.below[:-1]))
-        # The last line divides by the eigenvalues, of which some may be rounding.
-        values = np.maximum(values, ROUNDING * values[-1])
-        ends = link @ vectors[-size:]
-        return (ends / values) @ ends.T
-
-
-def _lanczos(multiply: Multiply, start: Matrix, steps: int, progress: Progress) -> _Band:
-    """The band of a symmetric matrix; ``multiply`` gives its products with columns."""
+    ``multiply`` gives the matrix's products with columns. For each column x of ``start``,
+    ``x' f(matrix) x`` is about the sum of f at the nodes times its masses, by block Lanczos.
+    """
     norms = np.linalg.norm(start, axis=0)
     block, in_block = _orthonormal(start / np.where(norms > 0, norms, 1.0), BREAKDOWN)
     # In column order and allocated beforehand, the basis grows without being copied.
     storage = np.empty((len(start), steps * start.shape[1]), order="F")
-    basis_size = block.shape[1]
-    storage[:, :basis_size] = block
-    diagonal: list[Matrix] = []
-    below: list[Matrix] = []
-    ended = False
+    # In this basis, the matrix is block tridiagonal; its lower triangle is kept.
+    band = np.zeros((storage.shape[1], storage.shape[1]))
+    first = 0
+    last = block.shape[1]
+    largest = 0.0
     for step in range(steps):
+        storage[:, first:last] = block
         product = multiply(block)
         inner = block.T @ product
-        diagonal.append((inner + inner.T) / 2)
-        basis = storage[:, :basis_size]
+        band[first:last, first:last] = (inner + inner.T) / 2
+        largest = max(largest, float(np.abs(band[first:last, first:last]).max(initial=0.0)))
+        progress((step + 1) / steps)
+        if step == steps - 1:
+            break
+        basis = storage[:, :last]
         for _ in range(2):
             # Twice is enough to keep the basis orthogonal to rounding.
             product -= basis @ (basis.T @ product)
-        progress((step + 1) / steps)
-        largest = max(float(np.abs(square).max(initial=0.0)) for square in diagonal)
         block, link = _orthonormal(product, BREAKDOWN * largest)
-        ended = not len(link)
-        if ended or step == steps - 1:
+        if not len(link):
             break
-        storage[:, basis_size : basis_size + len(link)] = block
-        basis_size += len(link)
-        below.append(link)
-    return _Band(diagonal, below, in_block * norms, ended)
+        band[last : last + len(link), first:last] = link
+        first = last
+        last += len(link)
+    nodes, vectors = eigh(band[:last, :last], lower=True)
+    masses = (vectors[: len(in_block)].T @ (in_block * norms)) ** 2
+    return np.maximum(nodes, 0.0), masses
 
 
 def _orthonormal(columns: Matrix, least: float) -> tuple[Matrix, Matrix]:
@@ -261,14 +216,3 @@ def _orthonormal(columns: Matrix, least: float) -> tuple[Matrix, Matrix]:
     unpivoted = np.empty((rank, columns.shape[1]))
     unpivoted[:, order] = r[:rank]
     return tall @ q[:, :rank], unpivoted
-
-
-def _assemble(diagonal: list[Matrix], below: list[Matrix]) -> Matrix:
-    """The lower triangle of the block tridiagonal matrix, from its blocks."""
-    starts = np.cumsum([0, *(len(block) for block in diagonal)])
-    band = np.zeros((starts[-1], starts[-1]))
-    for k, block in enumerate(diagonal):
-        band[starts[k] : starts[k + 1], starts[k] : starts[k + 1]] = block
-    for k, link in enumerate(below):
-        band[starts[k + 1] : starts[k + 2], starts[k] : starts[k + 1]] = link
-    return band
