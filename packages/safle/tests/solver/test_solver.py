@@ -149,7 +149,7 @@ def heard(statistics, **options):
 def test_progress_only_rises_and_ends_at_one(monkeypatch, kind, ridge, probed):
     monkeypatch.setattr(least_squares, "HEIGHT", 8)
     if probed:
-        monkeypatch.setattr(spectrum, "DECOMPOSE_UP_TO", 3)
+        monkeypatch.setattr(reduction, "MAX_SMALL_RANK", 3)
     calls = heard(fixed_data(kind).count(), ridge=ridge)
     assert all(a <= b for a, b in pairwise(calls))
     assert calls[-1] == 1.0

@@ -1,15 +1,17 @@
 """The linear system: statistics, a ridge -> ``(C + ridge I)^-1 M``, rounded once.
 
-A Cholesky factor in float32 is refined to the true solution; where that fails, one in float64 is
-tried. The matrix is held as panels of rows up to its diagonal: little more than half
-the memory of a square, and nearly all work in products of one panel by another, which run at the
-machine's GEMM rate. Panels are in column order, so BLAS and LAPACK can change some of their
-columns in place.
+A rough inverse is refined to the true solution. A gram of few samples has a root, ``C = L L'``, and
+Woodbury's inverse, ``(I - L inverse(L'L + ridge I) L') / ridge``. For others, or where that is too
+rough, a Cholesky factor of all columns in float32 is tried, and then one in float64.
+
+What is factored is held as panels of rows up to its diagonal: little more than half the memory of a
+square, and nearly all work in products of one panel by another, which run at the machine's GEMM
+rate. Panels are in column order, so BLAS and LAPACK can change some of their columns in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,8 @@ from safle.basics.memory import require_free_memory
 from safle.basics.progress import Progress, no_progress
 from safle.errors import SolveError
 from safle.solver.ordered import multiply_in_order
-from safle.solver.refinement import System, refine
+from safle.solver.reduction import Reduction
+from safle.solver.refinement import Approximate, System, refine
 from safle.solver.spectrum import spectrum_of
 from safle.statistics.statistics import Sums
 
@@ -97,45 +100,69 @@ def solve_exactly(choice: RidgeChoice, progress: Progress = no_progress) -> Leas
 
 
 def _solve(choice: RidgeChoice, ridge: float, tries: int, progress: Progress) -> LeastSquares:
-    """By a factor in float32; where that fails, by one in float64, or with twice the ridge."""
+    """By the first rough inverse that can be refined; or, where none can, with twice the ridge."""
     reduction = choice.reduction
     system = System(reduction.sums, ridge, np.rint(1 / reduction.steps).astype(np.int64))
-    try:
-        return _factor_and_refine(choice, system, np.float32, progress)
-    except SolveError:
-        pass
-    try:
-        return _factor_and_refine(choice, system, np.float64, progress)
-    except SolveError as error:
-        if tries > 1:
-            return _solve(choice, 2 * ridge, tries - 1, progress)
-        raise SolveError(
-            f"{error}: the statistics are not those of real samples, or the ridge "
-            f"{system.ridge:g} is far too small beside them; `safle store verify` names "
-            "an inconsistent contribution, which can be removed"
-        ) from error
+    for precision, invert in _rough_inverses(reduction, system.ridge, progress):
+        try:
+            weights, residual = refine(system, invert())
+        except SolveError as error:
+            # The error itself would keep the factor in memory.
+            failure = str(error)
+        else:
+            return LeastSquares(choice, weights, system.ridge, residual, precision)
+    if tries > 1:
+        return _solve(choice, 2 * ridge, tries - 1, progress)
+    raise SolveError(
+        f"{failure}: the statistics are not those of real samples, or the ridge {system.ridge:g} "
+        "is far too small beside them; `safle store verify` names an inconsistent contribution, "
+        "which can be removed"
+    )
 
 
-def _factor_and_refine(
-    choice: RidgeChoice, system: System, dtype: Any, progress: Progress
-) -> LeastSquares:
-    reduction = choice.reduction
-    require_memory(system.sums, dtype)
-    tile = partial(reduction.tile, dtype=dtype)
-    factor = Cholesky(reduction.reduced_dim, tile, system.ridge, progress)
+def _rough_inverses(
+    reduction: Reduction, ridge: float, progress: Progress
+) -> Iterator[tuple[str, Callable[[], Approximate]]]:
+    """Ways to a rough inverse, with their precision; the fastest first."""
+    if reduction.is_small and reduction.root is not None:
+        yield "float64", partial(_by_root, reduction, ridge)
+    for precision in ("float32", "float64"):
+        yield precision, partial(_by_columns, reduction, ridge, np.dtype(precision), progress)
+
+
+def _by_root(reduction: Reduction, ridge: float) -> Approximate:
+    assert reduction.root is not None, "the samples are not few"
+    root, _ = reduction.root
+    inner = np.asfortranarray(root.T @ root)
+    factor = Cholesky(len(inner), lambda rows, columns: inner[slice(*rows), slice(*columns)], ridge)
+    steps = reduction.steps[:, None]
+
+    def approximate(right: Matrix) -> Matrix:
+        in_steps = right * steps
+        inside = root @ factor.solve(root.T @ in_steps)
+        result: Matrix = (in_steps - inside) / ridge * steps
+        return result
+
+    return approximate
+
+
+def _by_columns(
+    reduction: Reduction, ridge: float, dtype: np.dtype[Any], progress: Progress
+) -> Approximate:
+    require_memory(reduction.sums, dtype)
+    factor = Cholesky(reduction.reduced_dim, partial(reduction.tile, dtype=dtype), ridge, progress)
+    steps = reduction.steps[:, None]
 
     def approximate(right: Matrix) -> Matrix:
         # In code units: inverse(C + ridge S^2) = S^-1 inverse(S^-1 C S^-1 + ridge) S^-1,
         # and outside the range of Q the inner matrix is just the ridge.
-        in_steps = right * reduction.steps[:, None]
+        in_steps = right * steps
         inside = reduction.forward(in_steps)
-        outside = (in_steps - reduction.backward(inside)) / system.ridge
-        solved = reduction.backward(factor.solve(inside)) + outside
-        result: Matrix = solved * reduction.steps[:, None]
+        outside = (in_steps - reduction.backward(inside)) / ridge
+        result: Matrix = (reduction.backward(factor.solve(inside)) + outside) * steps
         return result
 
-    weights, residual = refine(system, approximate)
-    return LeastSquares(choice, weights, system.ridge, residual, np.dtype(dtype).name)
+    return approximate
 
 
 def require_memory(sums: Sums, dtype: Any) -> None:
@@ -213,7 +240,8 @@ class Cholesky:
     def _factor_column(self, k: int) -> None:
         """Factor a column of blocks; one product subtracts all columns left of it."""
         first, last = self.spans[k]
-        left, corner = self._lower[k][:, :first], self._lower[k][:, first:last]
+        left = self._lower[k][:, :first]
+        corner = self._lower[k][:, first:last]
         gemm, syrk, trsm = blas.get_blas_funcs(("gemm", "syrk", "trsm"), (corner,))
         (potrf,) = lapack.get_lapack_funcs(("potrf",), (corner,))
         if first:
