@@ -197,7 +197,7 @@ def test_a_missing_package_is_named(monkeypatch):
 
 
 def test_tables_beyond_two_gigabytes(linear_model, monkeypatch):
-    monkeypatch.setattr(export, "MOST_BYTES", 10)
+    monkeypatch.setattr(export, "MAX_BYTES", 10)
     with pytest.raises(InvalidInput, match="2 GB"):
         to_onnx(linear_model)
 

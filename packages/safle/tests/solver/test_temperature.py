@@ -9,12 +9,18 @@ from hypothesis import strategies as st
 
 from safle import solve
 from safle.solver import temperature
-from safle.solver.temperature import HIGHEST, LOWEST, MARGIN, STEPS_PER_OCTAVE, best_temperature
+from safle.solver.temperature import (
+    MARGIN,
+    MAX_OCTAVE,
+    MIN_OCTAVE,
+    STEPS_PER_OCTAVE,
+    best_temperature,
+)
 from support.data_sets import KINDS, fixed_data
 
 
 def temperature_of_the_whole_grid(scores, places):
-    steps = np.arange(LOWEST * STEPS_PER_OCTAVE, HIGHEST * STEPS_PER_OCTAVE + 1)
+    steps = np.arange(MIN_OCTAVE * STEPS_PER_OCTAVE, MAX_OCTAVE * STEPS_PER_OCTAVE + 1)
     grid = 2.0 ** (steps / STEPS_PER_OCTAVE)
     scores = scores - scores.max(axis=1, keepdims=True)
     own = scores[np.arange(len(places)), places]

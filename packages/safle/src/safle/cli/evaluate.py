@@ -151,7 +151,7 @@ def _read_sites(files: tuple[Path, ...]) -> dict[str, Evaluation]:
         counts = read(path, Evaluation)
         with naming(path):
             for name, before in sites.items():
-                counts.require(before.model, before.class_names)
+                before.check_same(counts)
                 if counts.sample_count and counts == before:
                     raise DuplicateContribution(
                         f"the same counts are in {name} already; leave one out, or, if two "

@@ -28,16 +28,17 @@ from numpy.typing import NDArray
 from safle.basics.memory import require_free_memory
 from safle.basics.settings import as_settings
 from safle.basics.texts import list_names, require_type
-from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError, WireError
+from safle.errors import CountOverflow, EncoderMismatch, InvalidInput, InvariantError
 from safle.statistics.exposure import Exposure, expose_cells
 from safle.statistics.histogram import MAX_SAMPLES
 from safle.tables.checks import ClassName, as_class_names, is_digest
 from safle.wire import container
 from safle.wire.formats import Admit, FileFormat, Sections, read_header
 
-BINS, PER_UNIT = 1024, 72
-"""Bins, and how many to a unit of asinh(log odds): p = 0.5 lies at the border in the middle."""
-MOST_CLASSES = 10_000
+BINS = 1024
+BINS_PER_UNIT = 72
+"""Of asinh(log odds); p = 0.5 lies at the border in the middle."""
+MAX_CLASSES = 10_000
 Counts = NDArray[np.int64]
 
 
@@ -46,14 +47,16 @@ def odds_borders() -> NDArray[np.float64]:
     """Odds at which a bin ends and the next begins, (BINS - 1,), the same on any machine."""
     from decimal import Decimal
 
-    exponentials = [(Decimal(step) / PER_UNIT).exp() for step in range(1 - BINS // 2, BINS // 2)]
+    exponentials = [
+        (Decimal(step) / BINS_PER_UNIT).exp() for step in range(1 - BINS // 2, BINS // 2)
+    ]
     return np.array([float(((g - 1 / g) / 2).exp()) for g in exponentials])
 
 
 @cache
 def bin_log_odds() -> NDArray[np.float64]:
     """The logarithm of the odds in the middle of each bin, (BINS,)."""
-    return np.sinh((np.arange(BINS) - BINS / 2 + 0.5) / PER_UNIT)
+    return np.sinh((np.arange(BINS) - BINS / 2 + 0.5) / BINS_PER_UNIT)
 
 
 @cache
@@ -64,7 +67,7 @@ def bin_probabilities() -> NDArray[np.float64]:
 
 class _Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str
-    classes: Annotated[list[ClassName], msgspec.Meta(max_length=MOST_CLASSES)]
+    classes: Annotated[list[ClassName], msgspec.Meta(max_length=MAX_CLASSES)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +103,9 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         classes = len(self.class_names)
-        if not 1 <= classes <= MOST_CLASSES or as_class_names(self.class_names) != self.class_names:
+        if not 1 <= classes <= MAX_CLASSES or as_class_names(self.class_names) != self.class_names:
             raise InvalidInput(
-                f"{classes} classes; expected 1 to {MOST_CLASSES}, in ascending order"
+                f"{classes} classes; expected 1 to {MAX_CLASSES}, in ascending order"
             )
         for name, shape in shapes(classes).items():
             counts = self.arrays[name]
@@ -121,7 +124,8 @@ class Evaluation:
     def _verify(self) -> None:
         """Refuse arrays that do not count the samples of the confusion matrix."""
         true_counts = self.confusion[:-1].sum(axis=1)
-        right, n = int(np.trace(self.confusion)), self.sample_count
+        right = int(np.trace(self.confusion))
+        n = self.sample_count
         expected = {
             "scores of a class": (self.scores[:, 1].sum(axis=1), true_counts),
             "scores of others": (self.scores[:, 0].sum(axis=1), n - true_counts),
@@ -137,17 +141,13 @@ class Evaluation:
     @staticmethod
     def empty(model: str, class_names: Sequence[ClassName]) -> Evaluation:
         """Counts of no answers."""
-        empty = {name: np.zeros(s, np.int64) for name, s in shapes(len(class_names)).items()}
+        empty = {name: np.zeros(size, np.int64) for name, size in shapes(len(class_names)).items()}
         return Evaluation(model, tuple(class_names), **empty)
 
     @property
     def arrays(self) -> dict[str, Counts]:
         """Its counts by name, in the order of its file."""
-        return {
-            "confusion": self.confusion,
-            "scores": self.scores,
-            "confidence": self.confidence,
-        }
+        return {name: getattr(self, name) for name in shapes(self.columns)}
 
     @property
     def cells(self) -> Iterator[Counts]:
@@ -193,29 +193,24 @@ class Evaluation:
     def exposure(self) -> Exposure:
         return expose_cells(self.sample_count, self.cells)
 
-    def require(self, model: str, class_names: Sequence[ClassName]) -> None:
-        """Refuse counts of another model's answers."""
-        require_answers(self.model, self.class_names, model, class_names)
-
     def check_same(self, other: Evaluation) -> None:
         """`EncoderMismatch` for answers of another model."""
         require_type("the value", other, Evaluation)
-        other.require(self.model, self.class_names)
+        require_answers(other.model, other.class_names, self.model, self.class_names)
 
     def __add__(self, other: Evaluation) -> Evaluation:
-        if type(other) is not type(self):
-            return NotImplemented
-        self.check_same(other)
-        both = {name: counts + other.arrays[name] for name, counts in self.arrays.items()}
-        return Evaluation(self.model, self.class_names, **both)
+        return self._combine(other, np.add)
 
     def __sub__(self, other: Evaluation) -> Evaluation:
         """Take a contribution back: the counts that never saw it."""
+        return self._combine(other, np.subtract)
+
+    def _combine(self, other: Evaluation, operation: np.ufunc) -> Evaluation:
         if type(other) is not type(self):
             return NotImplemented
         self.check_same(other)
-        left = {name: counts - other.arrays[name] for name, counts in self.arrays.items()}
-        return Evaluation(self.model, self.class_names, **left)
+        both = {name: operation(own, other.arrays[name]) for name, own in self.arrays.items()}
+        return Evaluation(self.model, self.class_names, **both)
 
     def add_all(self, others: Iterable[Evaluation]) -> Evaluation:
         """The sum with all others."""
@@ -229,11 +224,9 @@ class Evaluation:
     def declared(cls, content: Mapping[str, Any]) -> Evaluation:
         """The zero of a `declaration`."""
         given = as_settings(_Declaration, content, where="evaluation counts: ")
-        if not is_digest(given.model) or as_class_names(given.classes) != (*given.classes,):
-            raise InvalidInput("the model is no digest, or its classes are not ascending")
-        values = sum(map(prod, shapes(len(given.classes)).values()))
+        _check(given)
         require_free_memory(
-            32 * values,
+            32 * _count_values(given.classes),
             purpose=f"evaluation counts of {len(given.classes):,} classes",
             advice="use a larger machine",
         )
@@ -258,7 +251,7 @@ class Evaluation:
         return value
 
     def vector_bounds(self) -> Counts:
-        bounds = np.ones(1 + sum(counts.size for counts in self.arrays.values()), np.int64)
+        bounds = np.ones(1 + _count_values(self.class_names), np.int64)
         bounds[0] = 0
         return bounds
 
@@ -339,19 +332,25 @@ def _restore(
     admit: Admit = lambda _classes: None,
 ) -> Evaluation:
     header = read_header(_Header, opened)
+    _check(header)
     classes = tuple(header.classes)
-    # Equal counts must have equal bytes.
-    if not is_digest(header.model) or as_class_names(classes) != classes:
-        raise WireError("the header's model is no digest, or its classes are not ascending")
     if like is not None:
         require_answers(header.model, classes, like.model, like.class_names)
     admit(classes)
-    arrays = shapes(len(classes))
-    values = sum(map(prod, arrays.values()))
-    opened.reserve(16 * values, f"evaluation counts of {len(classes)} classes")
-    counts = {name: opened.array(name, shape) for name, shape in arrays.items()}
+    opened.reserve(16 * _count_values(classes), f"evaluation counts of {len(classes)} classes")
+    counts = {name: opened.array(name, shape) for name, shape in shapes(len(classes)).items()}
     opened.finish()
     return Evaluation(header.model, classes, **counts)
+
+
+def _check(given: _Declaration) -> None:
+    # Equal counts must have equal bytes.
+    if not is_digest(given.model) or as_class_names(given.classes) != (*given.classes,):
+        raise InvalidInput("the model is not a digest, or its classes are not ascending")
+
+
+def _count_values(classes: Sequence[ClassName]) -> int:
+    return sum(map(prod, shapes(len(classes)).values()))
 
 
 FORMAT = FileFormat(container.EVALUATION, _describe, _restore, Evaluation)

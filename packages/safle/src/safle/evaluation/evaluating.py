@@ -19,13 +19,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from safle.basics.texts import require_type
 from safle.errors import InvalidInput
-from safle.evaluation.counts import Evaluation, bin_log_odds, find_cells, shapes
+from safle.evaluation.counts import (
+    Evaluation,
+    bin_log_odds,
+    find_cells,
+    require_answers,
+    shapes,
+)
 from safle.model.model import BATCH, Model
 from safle.model.scores import odds
 from safle.solver.heads import HEADS
 from safle.tables.checks import as_labels
 
-STEPS_PER_OCTAVE, OCTAVES = 16, 6
+STEPS_PER_OCTAVE = 16
+OCTAVES = 6
 """The grid of T, below 1 and above; it does not move with the last bits of a sum."""
 
 
@@ -119,7 +126,7 @@ def fit_temperature(model: Model, counts: Evaluation) -> Model:
         Evaluation,
         advice="evaluate, or partial(read, value_type=Evaluation) of a file",
     )
-    counts.require(model.digest, model.class_names)
+    require_answers(counts.model, counts.class_names, model.digest, model.class_names)
     if not HEADS[model.head].takes_priors:
         raise InvalidInput(
             f"probabilities of the {model.head} head have no temperature: solve with another head"

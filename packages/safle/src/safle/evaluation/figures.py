@@ -151,9 +151,10 @@ def without_nan(figures: Mapping[str, float]) -> dict[str, float | None]:
 
 def class_rates(confusion: NDArray[np.int64]) -> dict[str, tuple[Floats, Floats]]:
     """Numerators and denominators of each class's rates, by name, (class_count,) each."""
-    right, true = np.diagonal(confusion), confusion.sum(axis=1)[:-1]
-    predicted, n = confusion.sum(axis=0), confusion.sum()
-    others = n - true
+    right = np.diagonal(confusion)
+    true = confusion.sum(axis=1)[:-1]
+    predicted = confusion.sum(axis=0)
+    others = confusion.sum() - true
     return {
         "sensitivity": (right, true),
         "specificity": (others - (predicted - right), others),
@@ -191,13 +192,16 @@ def _shown_classes(evaluation: Evaluation, positive: ClassName | None) -> slice:
 
 def _mean_share(part: Floats, whole: Floats) -> Figure:
     """The mean of the shares that have samples; Wilson's intervals, squared and added."""
-    part, whole = part[whole > 0].astype(np.float64), whole[whole > 0].astype(np.float64)
+    part = part[whole > 0].astype(np.float64)
+    whole = whole[whole > 0].astype(np.float64)
     if not len(whole):
-        return Figure(np.nan, np.nan, np.nan)
-    share, square = part / whole, Z * Z / whole
+        return Figure(np.nan)
+    share = part / whole
+    square = Z * Z / whole
     middle = (share + square / 2) / (1 + square)
     half = Z / (1 + square) * np.sqrt(share * (1 - share) / whole + square / whole / 4)
-    mean, count = float(share.mean()), len(share)
+    mean = float(share.mean())
+    count = len(share)
     below = float(np.sqrt(((share - middle + half) ** 2).sum())) / count
     above = float(np.sqrt(((middle + half - share) ** 2).sum())) / count
     return Figure(mean, max(mean - below, 0.0), min(mean + above, 1.0))
@@ -278,9 +282,10 @@ def _variance(values: Floats, counts: Floats) -> Floats:
 
 def precision_areas(scores: NDArray[Any]) -> Floats:
     """Average precision of each class, (class_count,), from the highest bin down."""
-    others, own = scores[:, 0, ::-1].astype(np.float64), scores[:, 1, ::-1].astype(np.float64)
-    right_above, all_above = np.cumsum(own, axis=1), np.cumsum(own + others, axis=1)
-    precision = right_above / np.maximum(all_above, 1)
+    others = scores[:, 0, ::-1].astype(np.float64)
+    own = scores[:, 1, ::-1].astype(np.float64)
+    all_above = np.cumsum(own + others, axis=1)
+    precision = np.cumsum(own, axis=1) / np.maximum(all_above, 1)
     return divide((own * precision).sum(axis=1), own.sum(axis=1))
 
 

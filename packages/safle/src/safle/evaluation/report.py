@@ -22,15 +22,15 @@ from safle.evaluation.figures import (
 )
 from safle.tables.checks import ClassName
 
-MATRIX_SHOWN = 20
+MAX_MATRIX = 20
 """More classes than this do not fit a terminal; their worst confusions are listed."""
-PAIRS_SHOWN = 10
+MAX_PAIRS = 10
 SITES_PER_TABLE = 4
 CLASS_TITLES = ("class", *CLASS_FIGURES.values(), "samples")
 UNKNOWN = "(unknown to the model)"
-CURVES_SHOWN = 10
+MAX_CURVES = 10
 """More lines than this cannot be told apart; those of the classes with most samples are drawn."""
-CELLS_SHOWN = 40
+MAX_CELLS = 40
 SIDE = 200
 """Side of a chart's square, in the chart's own units."""
 Counts = NDArray[np.int64]
@@ -98,7 +98,8 @@ class EvaluationReport:
 
     def facts(self) -> dict[str, object]:
         """Titles and figures of all sites together, as text."""
-        right, total = int(np.trace(self.counts.confusion)), self.counts.sample_count
+        right = int(np.trace(self.counts.confusion))
+        total = self.counts.sample_count
         shown: dict[str, object] = {
             title: str(getattr(self.figures, name)) for name, title in FIGURES.items()
         }
@@ -135,7 +136,7 @@ class EvaluationReport:
 
     def confusion_lines(self) -> list[str]:
         """The matrix as text, or its largest errors if there are many classes."""
-        if len(self.names) > MATRIX_SHOWN:
+        if len(self.names) > MAX_MATRIX:
             return self._worst_lines()
         cells = [["true \\ predicted", *map(str, self.counts.class_names)]]
         for name, row in zip(self.names, self.matrix.tolist(), strict=True):
@@ -149,7 +150,7 @@ class EvaluationReport:
     def _worst_lines(self) -> list[str]:
         errors = self.matrix.copy()
         np.fill_diagonal(errors, 0)
-        order = np.argsort(-errors, axis=None, kind="stable")[:PAIRS_SHOWN]
+        order = np.argsort(-errors, axis=None, kind="stable")[:MAX_PAIRS]
         pairs = [divmod(int(at), errors.shape[1]) for at in order]
         return [
             f"the most frequent confusions of {len(self.names)} classes:",
@@ -189,7 +190,7 @@ class EvaluationReport:
         counts = self.counts
         sites = {name: (self.sites[name], f) for name, f in self.figures_of_sites.items()}
         drawn = self._drawn_classes()
-        shown = self.matrix if len(counts.class_names) <= CELLS_SHOWN else self.matrix[:0]
+        shown = self.matrix if len(counts.class_names) <= MAX_CELLS else self.matrix[:0]
         return render_page(
             ["safle.evaluation"],
             "evaluation.html.j2",
@@ -216,7 +217,7 @@ class EvaluationReport:
         names = self.counts.class_names
         if len(names) == 2:
             return [1 if self.positive is None else names.index(self.positive)]
-        order = np.argsort(-self.counts.class_counts[:-1], kind="stable")[:CURVES_SHOWN]
+        order = np.argsort(-self.counts.class_counts[:-1], kind="stable")[:MAX_CURVES]
         return sorted(order.tolist())
 
 

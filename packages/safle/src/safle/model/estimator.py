@@ -140,7 +140,8 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         encoder.space.check_same(statistics.space)
         estimator = cls(encoder=encoder, **params)
         estimator.n_features_in_ = encoder.feature_dim
-        estimator.encoder_, estimator._declared = encoder, None
+        estimator.encoder_ = encoder
+        estimator._declared = None
         estimator.classes_ = np.array(statistics.class_names)
         estimator.statistics_ = statistics
         return estimator._solve_now()
@@ -260,8 +261,10 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         names = None if declared is None else class_names(declared)
         counter = self._new_counter(encoder, names)
         counter.add_samples(features, labels)
-        self.encoder_, self.classes_ = encoder, known
-        self._counter, self._declared = counter, names
+        self.encoder_ = encoder
+        self.classes_ = known
+        self._counter = counter
+        self._declared = names
         self._forget()
 
     def _new_counter(self, encoder: Encoder, classes: list[Any] | None) -> Accumulator:

@@ -42,14 +42,16 @@ except ImportError as error:
 __all__ = ["export_onnx", "to_onnx"]
 
 Array = NDArray[Any]
-OPSET, IR_VERSION = 17, 8
+OPSET = 17
+IR_VERSION = 8
 """Old enough for any runtime of the last years."""
-MOST_BYTES = (1 << 31) - (1 << 20)
+MAX_BYTES = (1 << 31) - (1 << 20)
 """Protocol buffers end at 2 GB."""
 GATHERED = 4_096
 """Weights gathered per sample at a time: experts x classes would fill the memory."""
-MOST_ROWS, MOST_VALUE = np.iinfo(np.int16).max, np.iinfo(np.int8).max
-MOST_ENTRIES = 64
+MAX_ROWS = np.iinfo(np.int16).max
+MAX_VALUE = np.iinfo(np.int8).max
+MAX_ENTRIES = 64
 """A column of a sparse matrix has at most this many entries: each is a step of the graph."""
 
 
@@ -67,12 +69,13 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     """
     size = model.tables.nbytes + model.dense_weights.nbytes
     size += 0 if model.quadratic is None else 4 * model.quadratic.factors.size
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise InvalidInput(
             f"tables of {readable(size)} do not fit an ONNX file, which ends at 2 GB; use an "
             "encoder with smaller tables"
         )
-    graph, textual = Graph(), isinstance(model.class_names[0], str)
+    graph = Graph()
+    textual = isinstance(model.class_names[0], str)
     scores = _scores(graph, model)
     best = graph.node("ArgMax", scores, axis=1, keepdims=0)
     names = graph.constant(model.class_names, object if textual else np.int64)
@@ -291,8 +294,10 @@ class Graph:
     def look_up(self, symbols: str, firsts: Array, tables: Array) -> str:
         """The sum of a row of ``tables`` for each symbol; an expert's rows begin at its first."""
         places = self.cast(self.add(symbols, firsts), TensorProto.INT64)
-        weights, axis = self.constant(tables, np.float32), self.indices(1)
-        block, total = max(1, GATHERED // tables.shape[1]), ""
+        weights = self.constant(tables, np.float32)
+        axis = self.indices(1)
+        block = max(1, GATHERED // tables.shape[1])
+        total = ""
         for start in range(0, len(firsts), block):
             ends = self.indices(start), self.indices(min(len(firsts), start + block))
             part = self.node("Slice", places, *ends, axis)
@@ -313,8 +318,8 @@ def _sparse_entries(matrix: NDArray[Any]) -> list[tuple[NDArray[np.int16], NDArr
     The matrix is the sum, over all returned pairs, of ``values[j]`` at ``[rows[j], j]``.
     """
     entries = int((matrix != 0).sum(axis=0).max(initial=0))
-    small = len(matrix) <= MOST_ROWS and np.abs(matrix).max(initial=0) <= MOST_VALUE
-    if not small or not 0 < entries <= MOST_ENTRIES or not np.array_equal(matrix, np.rint(matrix)):
+    small = len(matrix) <= MAX_ROWS and np.abs(matrix).max(initial=0) <= MAX_VALUE
+    if not small or not 0 < entries <= MAX_ENTRIES or not np.array_equal(matrix, np.rint(matrix)):
         return []
     rows = np.argsort(matrix == 0, axis=0, kind="stable")[:entries]
     values = np.take_along_axis(matrix, rows, axis=0)

@@ -40,7 +40,8 @@ from safle.solver.solution import Origin, Solution
 from safle.tables.checks import ClassName
 from safle.tables.findings import Findings
 
-BATCH, SMALLEST_BATCH = 8_192, 256
+BATCH = 8_192
+MIN_BATCH = 256
 DENSE_BATCH = 1 << 22
 """Dense integers of a batch, so that they are still in the cache when they meet the weights."""
 
@@ -179,7 +180,7 @@ class Model:
 
     def _add_scores(self, features: NDArray[Any], scores: NDArray[np.float64]) -> None:
         layout = self.encoder.layout
-        rows = max(DENSE_BATCH // max(1, layout.dense_dim), SMALLEST_BATCH)
+        rows = max(DENSE_BATCH // max(1, layout.dense_dim), MIN_BATCH)
         squared = []
         for first in range(0, len(features), rows):
             codes = self.encoder.encode_checked(features[first : first + rows])

@@ -20,7 +20,7 @@ from safle.basics.tensors import (
 )
 from safle.encoders.base import Encoder, encoder_header, restore_encoder
 from safle.errors import WireError
-from safle.model.scores import MOST_BITS, round_to_grid
+from safle.model.scores import MAX_BITS, round_to_grid
 from safle.solver.heads import HEADS, FittedHead
 from safle.solver.heads.quadratic import Quadratic
 from safle.solver.solution import Origin
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FORMAT = "safle-model-6"
 MAX_FILE_BYTES = 1 << 32
-LONGEST_PROMISE = 200
+MAX_PROMISE = 200
 _ENCODER_PREFIX = "encoder."
 """The names of the encoder's arrays begin with this."""
 
@@ -123,9 +123,9 @@ def _restore_squares(header: dict[str, Any], arrays: Arrays, classes: int) -> Qu
 def _restore_promise(header: dict[str, Any]) -> str:
     """The promise of noisy statistics: it is shown to people, so it must be one short line."""
     promise = header.get("promise", "")
-    malformed = not isinstance(promise, str) or len(promise) > LONGEST_PROMISE
+    malformed = not isinstance(promise, str) or len(promise) > MAX_PROMISE
     if malformed or not promise.isprintable() or ("promise" in header and not promise):
-        raise WireError(f"the promise is not one line of up to {LONGEST_PROMISE} characters")
+        raise WireError(f"the promise is not one line of up to {MAX_PROMISE} characters")
     return str(promise)
 
 
@@ -150,7 +150,7 @@ def _restore_weights(
         if array.dtype != dtype or array.shape != shape or not np.isfinite(array).all():
             raise WireError(f"{name} is {array.dtype} {array.shape}; expected {shape}, finite")
     if not np.array_equal(round_to_grid(weights), weights):
-        raise WireError(f"the weights are not multiples of one power of two with {MOST_BITS} bits")
+        raise WireError(f"the weights are not multiples of one power of two with {MAX_BITS} bits")
     limit = encoder.layout.code_count
     if (np.diff(codes) <= 0).any() or (len(codes) and not 0 <= codes[0] <= codes[-1] < limit):
         raise WireError("the codes are not ascending columns of the encoder")

@@ -1,6 +1,6 @@
 """Scores and probabilities: ``sum_j W_j[idx_j] + dense W``, the quadratic head's squares, softmax.
 
-Weights are multiples of one power of two, `MOST_BITS` bits at most: sums of them are exact in any
+Weights are multiples of one power of two, `MAX_BITS` bits at most: sums of them are exact in any
 order, by any library, on any machine. Symbols look up a row of a table for each expert, and 64 rows
 add up in 32 bits before the sum is widened. A weight of a dense column is two int16, ``high *
 2^PART_BITS + low``; columns of one scale and one range stand side by side, and each such run is
@@ -37,7 +37,7 @@ from safle.solver.heads.quadratic import OFFSET_BITS, Quadratic
 Floats = NDArray[np.float64]
 LANES = 4
 """Classes in a vector of a table; tables are padded to a multiple."""
-MOST_BITS = 24
+MAX_BITS = 24
 """Most bits of a table's entry, without its sign."""
 _look_up = Kernel(
     "look_up",
@@ -48,7 +48,7 @@ _look_up = Kernel(
 PART_BITS = 12
 _HALVES = 4
 """Halves of weights that are multiplied in one pass over the columns."""
-_INT32_MOST = (1 << 31) - 1
+_INT32_MAX = (1 << 31) - 1
 _add_scores = Kernel(
     "add_scores",
     "dense i2[samples, width]; samples; width; left; weights i2[rows, columns]; rows; columns",
@@ -62,7 +62,7 @@ SQUARED_COLUMNS = 128
 EXPORTED_COLUMNS = 8_192
 """Columns of one matrix product in an exported graph."""
 MAX_EXPONENT = 64
-LEAST_POWER = -700.0
+MIN_POWER = -700.0
 """Below this, an exponential is taken as 0."""
 _HIGH = 0.693147180369123816490
 """High part of ln 2; its last bits are zeros, so that whole multiples are exact."""
@@ -85,7 +85,7 @@ def look_up(
     symbols : uint8 or uint16, (samples, experts)
     bases : int64, (experts + 1,), first code of each expert and the end
     tables : int32, (code_count, class_count), as `pad_tables` gives them, at most
-        ``2**MOST_BITS`` in magnitude
+        ``2**MAX_BITS`` in magnitude
     """
     scores = np.zeros((len(symbols), tables.shape[1]), np.int64)
     sizes = np.diff(bases)
@@ -96,7 +96,7 @@ def look_up(
 
 
 def round_to_grid(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Round to multiples of a power of two, `MOST_BITS` below the largest value."""
+    """Round to multiples of a power of two, `MAX_BITS` below the largest value."""
     exponent = grid_exponent(values)
     # Adding zero turns -0.0 into 0.0.
     steps = np.rint(np.ldexp(values, -exponent))
@@ -108,7 +108,7 @@ def grid_exponent(values: NDArray[np.floating[Any]]) -> int:
     # As float32, which has as many bits: a largest value that rounds up to the next
     # power of two belongs to that one's grid, so rounded values keep their grid.
     largest = np.float32(np.abs(values).max(initial=0.0))
-    return int(np.frexp(largest)[1]) - MOST_BITS
+    return int(np.frexp(largest)[1]) - MAX_BITS
 
 
 def split_dense(
@@ -126,7 +126,7 @@ def split_dense(
     for block, place in layout.dense_blocks:
         if steps[place].any():
             # This many products add up in 32 bits before the sum is widened.
-            depth = _INT32_MOST // (2 * max(-block.low, block.high) << PART_BITS)
+            depth = _INT32_MAX // (2 * max(-block.low, block.high) << PART_BITS)
             parts.append((place.start, _split(steps[place]), depth, float(step / block.scale)))
     return parts
 
@@ -280,7 +280,8 @@ def odds(scores: Floats, head: str, temperature: float = 1.0) -> Floats:
             return p / (1 - p)
     exponentials = exponential((scores - scores.max(axis=1, keepdims=True)) / temperature)
     # The largest is 1: unless it is set aside, the others are lost in rounding.
-    rows, best = np.arange(len(exponentials)), np.argmax(scores, axis=1)
+    rows = np.arange(len(exponentials))
+    best = np.argmax(scores, axis=1)
     exponentials[rows, best] = 0.0
     others = _sum_in_order(exponentials)
     result: Floats = exponentials / (1 + others - exponentials)
@@ -290,19 +291,19 @@ def odds(scores: Floats, head: str, temperature: float = 1.0) -> Floats:
 
 
 def exponential(values: Floats) -> Floats:
-    """``exp(values)`` of values up to 0, to about the last bit; 0 below `LEAST_POWER`.
+    """``exp(values)`` of values up to 0, to about the last bit; 0 below `MIN_POWER`.
 
     >>> exponential(np.array([0.0, -1.0, -1e9])).round(12).tolist()
     [1.0, 0.367879441171, 0.0]
     """
-    powers = np.rint(np.maximum(values, LEAST_POWER) * (1 / math.log(2)))
-    rest = (np.maximum(values, LEAST_POWER) - powers * _HIGH) - powers * _LOW
+    powers = np.rint(np.maximum(values, MIN_POWER) * (1 / math.log(2)))
+    rest = (np.maximum(values, MIN_POWER) - powers * _HIGH) - powers * _LOW
     series = np.ones_like(rest)
     for term in range(_TERMS, 0, -1):
         series *= rest / term
         series += 1.0
     raised: Floats = np.ldexp(series, powers.astype(np.int32))
-    return np.where(values < LEAST_POWER, 0.0, raised)
+    return np.where(values < MIN_POWER, 0.0, raised)
 
 
 def _sum_in_order(values: Floats) -> Floats:

@@ -38,15 +38,20 @@ if TYPE_CHECKING:
     from safle.solver.least_squares import LeastSquares
 
 Matrix = NDArray[np.float64]
-STEPS_PER_OCTAVE, LOWEST, HIGHEST = 8, -3, 7
-"""The grid, in octaves."""
+STEPS_PER_OCTAVE = 8
+MIN_OCTAVE = -3
+MAX_OCTAVE = 7
+"""Ends of the grid."""
 WIDER_PER_DOUBLING = 0.35
 """By how much the covariance of a score grows when there are twice as many classes."""
-MOST_DRAWS, MOST_CELLS = 20_000, 1_000_000
-"""The most samples that are drawn, and the most scores of all of them together."""
+MAX_DRAWS = 20_000
+"""Samples that are drawn."""
+MAX_SCORES = 1_000_000
+"""Of all samples together that are drawn."""
 QUANTILES = 1_000
 """Number of quantiles of the score at which log odds are fitted."""
-LEAST_PROBABILITY, LEAST_SLOPE = 1e-3, 0.05
+MIN_PROBABILITY = 1e-3
+MIN_SLOPE = 0.05
 LOG_ODDS_BITS = 20
 """Significant bits of a and b: the last bits of a logarithm differ between machines."""
 MARGIN = 1e-4
@@ -100,7 +105,7 @@ def fit_log_odds(
     left_out = max(left_out, 1e-12 * label_variance)
     slope = (covariance - h * label_variance) / (1 - h) / left_out
     deviation = float(np.sqrt(left_out))
-    a, b = _logistic(share, max(float(slope), LEAST_SLOPE) * deviation)
+    a, b = _logistic(share, max(float(slope), MIN_SLOPE) * deviation)
     weight = min(max(1.25 - 2 * variance / label_variance, 0.0), 1.0)
     odds = weight * b / deviation * direction + (1 - weight) * (mixing[:, 1] - mixing[:, 0])
     at_zero = weight * (a - b / deviation * mean) + (1 - weight) * (intercept[1] - intercept[0])
@@ -111,7 +116,7 @@ def fit_log_odds(
 def _logistic(share: float, slope: float) -> tuple[float, float]:
     """The log odds ``a + b z``, z standard normal, nearest to ``share + slope z`` within 0 to 1."""
     z = ndtri((np.arange(QUANTILES) + 0.5) / QUANTILES)
-    probabilities = np.clip(share + slope * z, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    probabilities = np.clip(share + slope * z, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     columns = np.stack([np.ones(QUANTILES), z], axis=1)
     coefficients = np.array([np.log(share / (1 - share)), slope / (share * (1 - share))])
     for _ in range(50):
@@ -139,7 +144,7 @@ def _root(covariance: Matrix) -> Matrix | None:
 
 def _draw(classes: int) -> Matrix:
     """Student's t of unit variance, (draws, class_count), each with its opposite."""
-    draws = min(MOST_CELLS // classes, MOST_DRAWS) // 2
+    draws = min(MAX_SCORES // classes, MAX_DRAWS) // 2
     # NumPy keeps the generator's bits in every version, but not the distributions it draws.
     bits = np.random.PCG64(0).random_raw(draws * (classes + 2)) >> np.uint64(11)
     uniform = ((bits.astype(np.float64) + 0.5) * 2.0**-53).reshape(draws, -1)
@@ -151,7 +156,7 @@ def _draw(classes: int) -> Matrix:
 
 def best_temperature(scores: Matrix, places: NDArray[np.int64]) -> float:
     """The T of the grid with the least log loss of samples of these classes."""
-    steps = np.arange(LOWEST * STEPS_PER_OCTAVE, HIGHEST * STEPS_PER_OCTAVE + 1)
+    steps = np.arange(MIN_OCTAVE * STEPS_PER_OCTAVE, MAX_OCTAVE * STEPS_PER_OCTAVE + 1)
     grid = 2.0 ** (steps / STEPS_PER_OCTAVE)
     scores = scores - scores.max(axis=1, keepdims=True)
     own = scores[np.arange(len(places)), places]
