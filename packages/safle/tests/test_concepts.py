@@ -15,10 +15,10 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 77,
-    "packed tuples": 88,
+    "public classes": 76,
+    "packed tuples": 54,
     "isinstance on values that add up": 0,
-    "lines": 22_845,
+    "lines": 22_832,
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from safle import HEADS, Model, Statistics, solve
 from safle.basics import memory
 from safle.errors import InvalidInput, NotEnoughMemory, SolveError
-from safle.solver import choice, least_squares, reduction, solving, spectrum
+from safle.solver import choice, least_squares, reduction, solving
 from safle.solver.heads import discriminant
 from safle.statistics.gram import Triangle
 from support.data_sets import KINDS, fixed_data, fixed_encoder, repeated

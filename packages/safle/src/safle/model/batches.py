@@ -58,8 +58,7 @@ def check_features(estimator: SafleClassifier, X: Any) -> Any:
 
 def class_names(labels: NDArray[Any]) -> list[Any]:
     """Labels as statistics name them: plain integers or strings."""
-    names: list[Any] = as_labels(labels, len(labels)).tolist()
-    return names
+    return as_labels(labels, len(labels)).tolist()
 
 
 def allows_gaps(encoder: Encoder | str) -> bool:

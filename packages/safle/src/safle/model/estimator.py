@@ -197,8 +197,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
         """Scores, (samples, class_count); with two classes their difference, (samples,)."""
         scores = self._scores(X)
         if len(self.classes_) == 2:
-            difference: NDArray[np.float64] = scores[:, 1] - scores[:, 0]
-            return difference
+            return scores[:, 1] - scores[:, 0]
         return scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

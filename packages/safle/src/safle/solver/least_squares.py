@@ -140,8 +140,7 @@ def _by_root(reduction: Reduction, ridge: float) -> Approximate:
     def approximate(right: Matrix) -> Matrix:
         in_steps = right * steps
         inside = root @ factor.solve(root.T @ in_steps)
-        result: Matrix = (in_steps - inside) / ridge * steps
-        return result
+        return (in_steps - inside) / ridge * steps
 
     return approximate
 
@@ -159,8 +158,7 @@ def _by_columns(
         in_steps = right * steps
         inside = reduction.forward(in_steps)
         outside = (in_steps - reduction.backward(inside)) / ridge
-        result: Matrix = (reduction.backward(factor.solve(inside)) + outside) * steps
-        return result
+        return (reduction.backward(factor.solve(inside)) + outside) * steps
 
     return approximate
 

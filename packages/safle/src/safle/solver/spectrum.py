@@ -71,13 +71,11 @@ class Spectrum:
 
     def sum_trace(self, function: Function) -> Vector:
         """``sum_i f(s_i)``, (ridges,)."""
-        sums: Vector = (self.trace_masses.T @ function(self.nodes[:, None])).mean(axis=0)
-        return sums
+        return (self.trace_masses.T @ function(self.nodes[:, None])).mean(axis=0)
 
     def sum_target(self, function: Function) -> Vector:
         """``sum_i f(s_i) |v_i' M|^2``, (ridges,)."""
-        sums: Vector = self.target_masses @ function(self.nodes[:, None])
-        return sums
+        return self.target_masses @ function(self.nodes[:, None])
 
     def degrees_of_freedom(self, ridges: Vector) -> Vector:
         """``sum_i s_i / (s_i + ridge)`` for every ridge, (ridges,)."""

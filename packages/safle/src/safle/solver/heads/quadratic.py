@@ -215,8 +215,7 @@ def _whitening(covariance: Matrix, spread: float) -> Matrix:
     root, failed = lapack.dpotrf(covariance + spread * np.eye(d), lower=0, clean=1)
     if failed:
         raise SolveError("a class's covariance is singular; use a larger ridge")
-    white: Matrix = lapack.dtrtri(root, lower=0)[0]
-    return white
+    return lapack.dtrtri(root, lower=0)[0]
 
 
 def _find_directions(
