@@ -15,6 +15,8 @@ from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from benchmarks import data, private_accuracy
 from benchmarks.federation import Stopwatch
 from benchmarks.report import Bar, Disagreement, Outcome, note
@@ -43,7 +45,7 @@ from safle_private import (
     declare_round,
     mask,
 )
-from safle_private.vector import Sizes, add_masks
+from safle_private.vector import Moduli
 
 CLIENTS, QUICK_CLIENTS = (10, 100), (3, 4)
 SAMPLES, QUICK_SAMPLES = 500, 20
@@ -94,13 +96,13 @@ def masking_speed(size: int) -> float:
 
     Of the core's own seconds: it has one thread, and what others do at the time is not its.
     """
-    sizes = Sizes(0, size // 4)
-    vector = sizes.zeros()
+    moduli = Moduli(np.zeros(size // 4, np.bool_))
+    vector = moduli.zeros()
     keys = [os.urandom(32) for _ in range(2)]
     seconds = []
     for _ in range(20):
         begun = time.thread_time()
-        add_masks(sizes, vector, keys)
+        moduli.add_masks(vector, keys)
         seconds.append(time.thread_time() - begun)
     return vector.nbytes / min(seconds)
 

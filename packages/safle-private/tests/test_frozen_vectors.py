@@ -60,7 +60,7 @@ def drawn() -> tuple[np.ndarray, list[str]]:
 
 def digest(zero, most, value) -> str:
     entries = value.to_vector(zero)
-    wide = make_parties(zero, 2, most).private_round.wide
+    wide = make_parties(zero, 2, most).private_round.moduli.wide
     assert (entries.dtype, wide.dtype) == (np.int64, np.bool_)
     return hashlib.sha256(entries.tobytes() + wide.tobytes()).hexdigest()[:16]
 

@@ -407,7 +407,7 @@ def test_inspect_says_who_takes_part(parties, files, total, tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from safle_private import keyholder
+from safle_private import keyholder, vector
 from safle_private import Request
 from safle_private import History
 from safle_private import PrivateKey, PublicKey
@@ -415,7 +415,7 @@ from safle_private import PrivateRound
 folder = Path(sys.argv[1])
 private_round = PrivateRound.load((folder / "round").read_bytes(), PublicKey.load(folder / "o.pub"))
 request = Request.from_bytes((folder / "request").read_bytes(), private_round)
-keyholder.add_masks = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+vector.Moduli.add_masks = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 history = History(folder / "history", new=True)
 keyholder.answer_request(request, PrivateKey.load(folder / "k.key"), history)
 """

@@ -26,7 +26,6 @@ from safle_private import (
 from safle_private.keyholder import explain
 from safle_private.noise import draw_noise, epsilon_of, plan_noise
 from safle_private.release import under_masks
-from safle_private.vector import pack
 from support.data_sets import KINDS, publishable_encoder
 
 CALIBRATION = declared_range(-3, 3, feature_dim=3)
@@ -58,14 +57,14 @@ def test_noise_and_sums_go_the_same_way(kind):
     noisy, total = noisy_parties(encoder).private_round, sum_statistics(parts_of(encoder))
     free, draws = FreeSums(encoder.layout, 3), np.random.default_rng(1)
     exact, sums = free.take(total, [0, 1, 2]), slice(free.cross.start, None)
-    opened = noisy.from_vector(pack(noisy.wide, exact)).released
+    opened = noisy.from_vector(noisy.moduli.pack(exact)).released
     assert np.array_equal(opened[sums], exact[sums])
     noise = draw_noise(
         encoder.layout, 3, noisy.privacy, lambda n, scale: draws.integers(-9, 10, n) * int(scale)
     )
     hidden = noisy.to_vector(total)
     noisy.hide(hidden, lambda n, scale: np.full(n, int(scale)))
-    assert np.array_equal(noisy.from_vector(pack(noisy.wide, noise)).released[sums], noise[sums])
+    assert np.array_equal(noisy.from_vector(noisy.moduli.pack(noise)).released[sums], noise[sums])
     lower = noisy.from_vector(hidden).released
     assert (lower[free.cross] < exact[free.cross]).all()
 
@@ -74,7 +73,7 @@ def test_more_samples_than_declared_are_noticed_under_noise():
     noisy = noisy_parties(LINEAR).private_round
     vector = noisy.to_vector(parts_of(LINEAR)[0])
     for _ in range(16):
-        noisy.sizes.add(vector, vector.copy())
+        noisy.moduli.add(vector, vector.copy())
     with pytest.raises(CountOverflow, match=r"1,966,080 samples; the round allows 10,000"):
         noisy.from_vector(vector)
     with pytest.raises(CountOverflow, match="declare fewer samples"):

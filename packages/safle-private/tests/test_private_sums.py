@@ -11,7 +11,7 @@ from private_support.private_rounds import make_parties, plain_entries, plain_ma
 from safle import Statistics, encode, sum_statistics
 from safle.errors import CountOverflow
 from safle.statistics.histogram import Histogram
-from safle_private.vector import Sizes, add_masks, derive_key, pack
+from safle_private.vector import Moduli, derive_key
 from support.data_sets import BY_CLASS, KINDS, data_sets, fixed_data, model_bytes, repeated
 
 
@@ -46,9 +46,10 @@ def test_a_vector_is_the_free_sums_in_64_and_32_bits(kind):
     data = fixed_data(kind, 40)
     zero = Statistics.empty(data.encoder.space, [0, 1, 2, 9])
     free = data.count().to_vector(zero)
-    mask = make_parties(zero, 2).private_round.wide
+    moduli = make_parties(zero, 2).private_round.moduli
+    mask = moduli.wide
     assert free[:4].tolist() == [*data.count().class_counts.tolist(), 0]
-    wide, narrow = plain_entries(*Sizes.of(mask), bytes(pack(mask, free)))
+    wide, narrow = plain_entries(int(mask.sum()), int((~mask).sum()), bytes(moduli.pack(free)))
     assert wide == [int(entry) % 2**64 for entry in free[mask]]
     assert narrow == [int(entry) % 2**32 for entry in free[~mask]]
 
@@ -113,24 +114,24 @@ def test_histograms_travel_the_same_way(data, bins, features):
 )
 @settings(max_examples=15)
 def test_masks_are_those_of_a_second_implementation(seed, wide, narrow):
-    sizes = Sizes(wide, narrow)
-    vector = np.frombuffer(np.random.default_rng(len(seed)).bytes(sizes.bytes), np.uint8)
+    moduli = Moduli(np.arange(wide + narrow) < wide)
+    vector = np.frombuffer(np.random.default_rng(len(seed)).bytes(moduli.size), np.uint8)
     masked = vector.copy()
-    add_masks(sizes, masked, [derive_key(seed, "ab" * 32, "client", "board")])
+    moduli.add_masks(masked, [derive_key(seed, "ab" * 32, "client", "board")])
     mask = plain_mask(wide, narrow, seed, "ab" * 32, "client", "board")
     before, after = (plain_entries(wide, narrow, data.tobytes()) for data in (vector, masked))
     for x, m, y, modulus in zip(before, mask, after, (2**64, 2**32), strict=True):
         assert y == [(a + b) % modulus for a, b in zip(x, m, strict=True)]
     other = np.zeros_like(vector)
-    add_masks(sizes, other, [derive_key(seed, "ab" * 32, "client", "board")])
-    sizes.add(masked, other, -1)
+    moduli.add_masks(other, [derive_key(seed, "ab" * 32, "client", "board")])
+    moduli.subtract(masked, other)
     assert np.array_equal(masked, vector)
 
 
 def test_frozen_mask():
-    sizes = Sizes(1, 2)
-    masked = sizes.zeros()
-    add_masks(sizes, masked, [derive_key(bytes(range(32)), "00" * 32, "hospital-a", "board")])
+    moduli = Moduli(np.array([True, False, False]))
+    masked = moduli.zeros()
+    moduli.add_masks(masked, [derive_key(bytes(range(32)), "00" * 32, "hospital-a", "board")])
     assert masked.tobytes().hex() == FROZEN
 
 

@@ -170,7 +170,7 @@ def declare(session: Session, /, key_path: Path, output: Path, **options: Any) -
         "clients": ", ".join(private_round.clients),
         "keyholders": ", ".join(private_round.keyholders),
         "needed to open": f"all keyholders, at least {private_round.least_clients} clients",
-        "a client sends": readable(private_round.sizes.bytes),
+        "a client sends": readable(private_round.moduli.size),
         "round": private_round.digest,
     }
     session.facts(f"{output}: private round", facts)

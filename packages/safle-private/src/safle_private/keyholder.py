@@ -23,7 +23,7 @@ from safle_private.ledger import Ledger
 from safle_private.messages import KeyholderAnswer, Request
 from safle_private.noise import epsilon_of
 from safle_private.round import PrivateRound
-from safle_private.vector import SEED_BYTES, add_masks, derive_key
+from safle_private.vector import SEED_BYTES, derive_key
 
 _EMPTY = (
     "this history is empty: if you have opened sums before, name the folder that holds them; if "
@@ -243,8 +243,8 @@ def _answer(
     history.add(request, key.name, despite)
     if kept := history.find_answer(request):
         return KeyholderAnswer.from_bytes(kept, private_round)
-    masks = private_round.sizes.zeros()
-    add_masks(private_round.sizes, masks, mask_keys)
+    masks = private_round.moduli.zeros()
+    private_round.moduli.add_masks(masks, mask_keys)
     answer = KeyholderAnswer(key.name, private_round.digest, request.digest, masks)
     if private_round.privacy is None:
         return answer

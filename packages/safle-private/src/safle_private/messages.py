@@ -31,7 +31,7 @@ from safle.basics import BESIDE, StrPath, find_files, naming
 from safle.errors import DuplicateContribution, FederationError, SafleError, WireError
 from safle_private.keys import PrivateKey, SignedFile, SignedHeader
 from safle_private.round import PrivateRound
-from safle_private.vector import SEED_BYTES, Bytes, add_masks, derive_key
+from safle_private.vector import SEED_BYTES, Bytes, derive_key
 
 LARGEST_BOX = 512
 LARGEST_HEAD = 8192
@@ -60,7 +60,7 @@ class Masked:
         """Read a client's file; a `SafleError` unless it is of this round and of its roster."""
         signed = SignedFile.read(data, container.MASKED)
         client = _check_client_head(signed.head, private_round)
-        vector = signed.decompress(private_round.sizes.bytes)
+        vector = signed.decompress(private_round.moduli.size)
         return Masked(client, signed.head, np.frombuffer(vector, np.uint8))
 
 
@@ -81,7 +81,7 @@ def mask(private_round: PrivateRound, key: PrivateKey, value: Any) -> Masked:
     # A seed is never used again: two vectors under one mask give away their difference.
     seeds = {name: os.urandom(SEED_BYTES) for name in private_round.keyholders}
     keys = [derive_key(seed, private_round.digest, client, name) for name, seed in seeds.items()]
-    add_masks(private_round.sizes, vector, keys)
+    private_round.moduli.add_masks(vector, keys)
     digest = hashlib.sha256(vector.data).hexdigest()
     boxes = {
         name: keyholder.seal_box(seeds[name], private_round.bound_to(client, digest, name)).hex()
@@ -194,7 +194,7 @@ class KeyholderAnswer:
         request = signed.head.fields["request"]
         if not is_digest(request):
             raise WireError("the answer does not name its request by a digest")
-        masks = np.frombuffer(signed.decompress(private_round.sizes.bytes), np.uint8)
+        masks = np.frombuffer(signed.decompress(private_round.moduli.size), np.uint8)
         return KeyholderAnswer(keyholder, private_round.digest, request, masks)
 
     @staticmethod
@@ -240,7 +240,7 @@ class MaskedSum:
         """Read the server's own file."""
         opened = container.from_bytes(data, file_type=container.MASKED_SUM)
         request = _read_request(opened, private_round)
-        vector = np.frombuffer(opened.section("sum", private_round.sizes.bytes), np.uint8)
+        vector = np.frombuffer(opened.section("sum", private_round.moduli.size), np.uint8)
         opened.finish()
         return MaskedSum(request, vector)
 
@@ -260,7 +260,7 @@ class MaskedSum:
             )
         vector = self.vector.copy()
         for answer in by_keyholder.values():
-            private_round.sizes.add(vector, answer.masks, -1)
+            private_round.moduli.subtract(vector, answer.masks)
         return private_round.from_vector(vector)
 
 
@@ -270,7 +270,7 @@ class Gathering:
     def __init__(self, private_round: PrivateRound) -> None:
         self.private_round = private_round
         self._heads: dict[str, SignedHeader] = {}
-        self._total = private_round.sizes.zeros()
+        self._total = private_round.moduli.zeros()
 
     @property
     def clients(self) -> list[str]:
@@ -302,7 +302,7 @@ class Gathering:
     def add(self, masked: Masked) -> None:
         """Add a client's vector."""
         self.check(masked)
-        self.private_round.sizes.add(self._total, masked.vector)
+        self.private_round.moduli.add(self._total, masked.vector)
         self._heads[masked.client] = masked.head
 
     def finish(self) -> MaskedSum:

@@ -40,7 +40,7 @@ from safle.errors import (
 from safle_private.keys import Hexadecimal, PrivateKey, PublicKey, SignedFile, SignedHeader
 from safle_private.noise import Draw, draw_discrete_gaussian, draw_noise, most_noise, plan_noise
 from safle_private.noisy import NoisyStatistics, Privacy
-from safle_private.vector import Bytes, Mask, Sizes, check_opened, find_wide, pack, unpack
+from safle_private.vector import Bytes, Moduli, check_opened
 
 MOST_KEYHOLDERS = 3
 """All of them must answer: a fourth would protect no more clients, and lose more rounds."""
@@ -100,26 +100,21 @@ class PrivateRound:
         return PrivateRound(**content, digest=signed.head.digest(), operator=operator, data=data)
 
     @cached_property
-    def wide(self) -> Mask:
-        """Which entries of a vector take 64 bits: see `safle_private.vector`."""
-        noise = self._most_noise[0]
-        return find_wide(self.zero.vector_bounds(), self.most_total_samples, noise)
-
-    @cached_property
-    def sizes(self) -> Sizes:
-        """Sizes of every vector of the round."""
-        return Sizes.of(self.wide)
+    def moduli(self) -> Moduli:
+        """Of the entries of every vector of the round: see `safle_private.vector`."""
+        noise, _ = self._most_noise
+        return Moduli.choose(self.zero.vector_bounds(), self.most_total_samples, noise)
 
     def to_vector(self, value: Summable) -> Bytes:
         """A client's value as a vector; a `SafleError` if it does not belong in the round."""
         self.zero.check_same(value)
         if value.sample_count > self.most_total_samples:
             self._refuse_samples(value.sample_count)
-        return pack(self.wide, value.to_vector(self.zero))
+        return self.moduli.pack(value.to_vector(self.zero))
 
     def from_vector(self, vector: Bytes) -> Any:
         """The value of an opened sum, verified; a `SafleError` if nobody can have counted it."""
-        entries = unpack(self.wide, vector)
+        entries = self.moduli.unpack(vector)
         bounds = self.zero.vector_bounds()
         most = self.most_total_samples
         noise, of_count = self._most_noise
@@ -144,7 +139,7 @@ class PrivateRound:
         assert self.privacy is not None, "an exact sum has no noise"
         zero = self.statistics
         noise = draw_noise(zero.layout, len(zero.class_names), self.privacy, draw)
-        self.sizes.add(masks, pack(self.wide, noise), -1)
+        self.moduli.subtract(masks, self.moduli.pack(noise))
 
     @property
     def statistics(self) -> Statistics:
@@ -332,7 +327,7 @@ def declare_round(
     head = SignedHeader.sign(key, "round", payload)
     private_round = PrivateRound.load(head.to_bytes(container.ROUND, payload), key.public)
     # Sums that do not fit 64 bits are refused here, and not when clients have counted.
-    _ = private_round.wide
+    _ = private_round.moduli
     return private_round
 
 

@@ -12,7 +12,9 @@ its largest scale in any class sum or product, plus 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -33,79 +35,95 @@ _ZEROS = bytes(1 << 17)
 """Zeros to encrypt at a time: enough to make calls cheap, few enough for the cache."""
 
 
-class Sizes(NamedTuple):
-    """How many entries of a vector are wide, and how many narrow."""
+@dataclass(frozen=True, eq=False)
+class Moduli:
+    """Which entries of a vector are modulo 2^64; all others are modulo 2^32.
 
-    wide: int
-    narrow: int
+    Attributes
+    ----------
+    wide : bool, (entries,)
+    """
+
+    wide: Mask
 
     @staticmethod
-    def of(wide: Mask) -> Sizes:
-        """Sizes of a vector, by the mask of its wide entries."""
-        count = int(wide.sum())
-        return Sizes(count, len(wide) - count)
+    def choose(bounds: Integers, most_total_samples: int, noise: int) -> Moduli:
+        """By the most that one sample adds to each entry; 0 counts samples."""
+        _require_vector(9 * len(bounds))
+        if int(bounds.max(initial=1)) * most_total_samples + noise > MOST_WIDE:
+            raise CountOverflow(
+                f"at most {most_total_samples} samples, and their noise, take more than 64 bits a "
+                "number: declare fewer samples"
+            )
+        widest = max(0, MOST_NARROW - noise) // most_total_samples
+        return Moduli((bounds > widest) | (bounds == 0))
+
+    @cached_property
+    def _wide_bytes(self) -> int:
+        return 8 * int(self.wide.sum())
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Bytes of a vector."""
-        return 8 * self.wide + 4 * self.narrow
+        return 4 * len(self.wide) + self._wide_bytes // 2
 
     def parts(self, vector: Bytes) -> Iterator[NDArray[np.unsignedinteger[Any]]]:
         """The wide entries of a vector, and the narrow ones: views."""
-        yield vector[: 8 * self.wide].view("<u8")
-        yield vector[8 * self.wide :].view("<u4")
+        yield vector[: self._wide_bytes].view("<u8")
+        yield vector[self._wide_bytes :].view("<u4")
 
     def zeros(self) -> Bytes:
         """A vector of zeros; refused before it is made if this machine cannot hold it."""
-        require_vector(self.bytes)
-        return np.zeros(self.bytes, np.uint8)
+        _require_vector(self.size)
+        return np.zeros(self.size, np.uint8)
 
-    def add(self, target: Bytes, other: Bytes, sign: int = 1) -> None:
-        """``target += sign * other``, each entry modulo its own power of two."""
-        combine = np.add if sign > 0 else np.subtract
+    def pack(self, entries: Integers) -> Bytes:
+        """The entries as a vector, uint8."""
+        vector = self.zeros()
+        first, rest = self.parts(vector)
+        first[:] = entries[self.wide].view(np.uint64)
+        rest[:] = entries[~self.wide].astype(np.uint32)
+        return vector
+
+    def unpack(self, vector: Bytes) -> Integers:
+        """The entries of a vector without masks: the inverse of `pack`."""
+        first, rest = self.parts(vector)
+        entries = np.empty(len(self.wide), np.int64)
+        entries[self.wide] = first.astype(np.uint64).view(np.int64)
+        entries[~self.wide] = rest.astype(np.uint32).view(np.int32)
+        return entries
+
+    def add(self, target: Bytes, other: Bytes) -> None:
+        """``target += other``, each entry modulo its own power of two."""
         for total, added in zip(self.parts(target), self.parts(other), strict=True):
-            combine(total, added, out=total)
+            np.add(total, added, out=total)
+
+    def subtract(self, target: Bytes, other: Bytes) -> None:
+        """``target -= other``, likewise."""
+        for total, taken in zip(self.parts(target), self.parts(other), strict=True):
+            np.subtract(total, taken, out=total)
+
+    def add_masks(self, target: Bytes, keys: Iterable[bytes]) -> None:
+        """Add the mask of every key to a vector, in little memory beside it."""
+        # Each key is used once, so the counter may begin at zero.
+        ciphers = [Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor() for key in keys]
+        stream = np.empty(len(_ZEROS), np.uint8)
+        for entries in self.parts(target):
+            at_once = len(_ZEROS) // entries.itemsize
+            for first in range(0, len(entries), at_once):
+                chunk = entries[first : first + at_once]
+                for cipher in ciphers:
+                    cipher.update_into(memoryview(_ZEROS)[: chunk.nbytes], stream)
+                    chunk += stream[: chunk.nbytes].view(chunk.dtype)
 
 
-def require_vector(size: int) -> None:
+def _require_vector(size: int) -> None:
     """Refuse a vector that this machine cannot hold."""
     require_free_memory(
         size,
         purpose="a vector of a private round",
         advice="use an encoder with fewer columns, or with smaller tables",
     )
-
-
-def pack(wide: Mask, entries: Integers) -> Bytes:
-    """The entries as a vector, uint8; ``wide`` says which take 64 bits."""
-    sizes = Sizes.of(wide)
-    vector = sizes.zeros()
-    first, rest = sizes.parts(vector)
-    first[:] = entries[wide].view(np.uint64)
-    rest[:] = entries[~wide].astype(np.uint32)
-    return vector
-
-
-def unpack(wide: Mask, vector: Bytes) -> Integers:
-    """The entries of a vector without masks: the inverse of `pack`."""
-    first, rest = Sizes.of(wide).parts(vector)
-    entries = np.empty(len(wide), np.int64)
-    entries[wide] = first.astype(np.uint64).view(np.int64)
-    entries[~wide] = rest.astype(np.uint32).view(np.int32)
-    return entries
-
-
-def find_wide(bounds: Integers, most_total_samples: int, noise: int) -> Mask:
-    """Which entries take 64 bits, by the most that one sample adds to each; 0 counts samples."""
-    require_vector(9 * len(bounds))
-    if int(bounds.max(initial=1)) * most_total_samples + noise > MOST_WIDE:
-        raise CountOverflow(
-            f"at most {most_total_samples} samples, and their noise, take more than 64 bits a "
-            "number: declare fewer samples"
-        )
-    wide: Mask = bounds > max(0, MOST_NARROW - noise) // most_total_samples
-    wide[bounds == 0] = True
-    return wide
 
 
 def check_opened(
@@ -128,17 +146,3 @@ def derive_key(seed: bytes, round_digest: str, client: str, keyholder: str) -> b
     """The key of a mask: every round, client and keyholder has its own."""
     info = f"safle mask\n{keyholder}\n{client}".encode()
     return HKDF(SHA256(), 32, salt=bytes.fromhex(round_digest), info=info).derive(seed)
-
-
-def add_masks(sizes: Sizes, target: Bytes, keys: Iterable[bytes]) -> None:
-    """Add the mask of every key to a vector, in little memory beside it."""
-    # Each key is used once, so the counter may begin at zero.
-    ciphers = [Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor() for key in keys]
-    stream = np.empty(len(_ZEROS), np.uint8)
-    for entries in sizes.parts(target):
-        at_once = len(_ZEROS) // entries.itemsize
-        for first in range(0, len(entries), at_once):
-            chunk = entries[first : first + at_once]
-            for cipher in ciphers:
-                cipher.update_into(memoryview(_ZEROS)[: chunk.nbytes], stream)
-                chunk += stream[: chunk.nbytes].view(chunk.dtype)
