@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
@@ -134,6 +134,7 @@ def experiment(
     from safle_lab.experiments.data import load_digits
     from safle_lab.experiments.loading import describe_classes
     from safle_lab.experiments.running import load_settings, run_experiment, with_method
+    from safle_lab.experiments.summary import lines_by_client, lines_of
 
     small = not features_paths
     data = _load(name, features_paths, test_paths, clients_in) or [load_digits()]
@@ -157,7 +158,10 @@ def experiment(
         with session.progress(chosen) as advance:
             result = run_experiment(chosen, files, settings, target, advance, device)
         session.text([f"{result['title']}: {result['question']}"])
-        session.table(*_table(result["summary"]))
+        session.table(*lines_of(result["summary"]))
+        for title, lines in lines_by_client(result["rows"]).items():
+            session.text([title])
+            session.table(*lines)
     session.text([f"results: {target}/; next: safle report {target}"])
 
 
@@ -181,26 +185,6 @@ def _load(
         load_features(files, test, clients_in=clients_in)
         for files, test in zip(groups, beside, strict=True)
     ]
-
-
-def _table(summary: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Labels, accuracy ± deviation, AUC, and what it cost where that was measured."""
-    from safle_lab.experiments.running import labels_of
-
-    names = list(dict.fromkeys(name for line in summary for name in labels_of(line, "accuracy")))
-    rows = []
-    for line in summary:
-        spread = f" ± {100 * line['deviation']:.2f}" if line["seeds"] > 1 else ""
-        costs = ["", ""]
-        if "bytes_per_client" in line:
-            costs = [f"{line['rounds']:.0f}", f"{line['bytes_per_client'] / 1e6:.3f}"]
-        digests = ", ".join(digest[:8] for digest in line["digests"][:2])
-        ellipsis = " …" if len(line["digests"]) > 2 else ""
-        labels = (str(line.get(name, "")) for name in names)
-        accuracy = f"{line['accuracy']:.2%}{spread}"
-        area = f"{line['auc']:.3f}" if "auc" in line else ""
-        rows.append([*labels, accuracy, area, str(line["seeds"]), *costs, digests + ellipsis])
-    return [*names, "accuracy", "AUC", "seeds", "rounds", "MB per client", "models"], rows
 
 
 @command("safle experiment all --out results && safle report results", panel="Try it")

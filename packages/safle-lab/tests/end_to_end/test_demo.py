@@ -36,6 +36,14 @@ def test_the_demo_reaches_its_accuracy_with_one_model_for_every_split(report: Pa
         assert set(result["digests"].values()) == {result["digest"]}
 
 
+def test_megabytes_of_the_demo_are_what_a_client_sends_and_receives(report: Path) -> None:
+    results = json.loads((report / "results.json").read_text())["results"]
+    for result, kind in zip(results, ("linear", "embedding", "random-features"), strict=True):
+        encoder = (report / "federation" / kind / "encoder.safetensors").stat().st_size
+        sent = sum(result["bytes_sent"]) / len(result["bytes_sent"])
+        assert result["megabytes_per_client"] * 1e6 > sent + encoder
+
+
 def test_the_demo_ends_with_one_page_that_needs_nothing_else(report: Path) -> None:
     page = (report / "index.html").read_text()
     assert not re.findall(r"(?:src|href)=\"(?!data:|#)[^\"]*", page)

@@ -6,6 +6,7 @@ import html
 import html.parser
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -106,26 +107,46 @@ def test_the_ridge_from_the_counts_is_near_the_best(results):
         assert row["accuracy"] > row["best_of_curve"] - 0.02
 
 
-def test_a_killed_run_goes_on(tmp_path):
+KILLS = 10
+TIMES = ("seconds", "wall_seconds")
+"""What a row says of time: all else is the same figure whenever it is measured."""
+
+
+def figures_of(folder: Path) -> list[dict]:
+    return [
+        {name: value for name, value in row.items() if name not in TIMES}
+        for row in rows_of(folder, "clients")
+    ]
+
+
+def test_a_run_killed_ten_times_at_random_has_the_same_figures(results, tmp_path):
+    """Each kill waits for one more cell, and then for a moment that no run knows."""
     command = [BIN / "safle", "experiment", "clients", "--out", tmp_path]
-    process = subprocess.Popen(
-        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    deadline = time.monotonic() + 120
-    while len(list((tmp_path / "cells").glob("[0-9a-f]*.json"))) < 3:
-        assert time.monotonic() < deadline, "no cell was finished"
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").glob("[0-9a-f]*.json")}
-    assert not (tmp_path / "clients.json").exists()
+    generator = random.Random(0)
+    kept: dict[Path, int] = {}
+    for _ in range(KILLS):
+        process = subprocess.Popen(
+            command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        deadline = time.monotonic() + 120
+        while len(list((tmp_path / "cells").glob("[0-9a-f]*.json"))) <= len(kept):
+            assert time.monotonic() < deadline, "no cell was finished"
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        time.sleep(generator.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert not (tmp_path / "clients.json").exists()
+        cells = (tmp_path / "cells").glob("[0-9a-f]*.json")
+        found = {path: path.stat().st_mtime_ns for path in cells}
+        assert {path: found[path] for path in kept} == kept
+        kept = found
 
     done = safle("experiment", "clients", "--out", tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert (tmp_path / "clients.json").exists()
+    assert figures_of(tmp_path) == figures_of(results)
 
 
 def test_texts_beside_images_bring_tofa(tmp_path):

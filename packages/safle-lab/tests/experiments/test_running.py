@@ -17,10 +17,11 @@ from safle_lab.baselines import METHODS
 from safle_lab.baselines.base import LinearModel, SeparateModels, predict
 from safle_lab.experiments import EXPERIMENTS, running
 from safle_lab.experiments.data import DataSet, load_digits
-from safle_lab.experiments.measuring import judge
+from safle_lab.experiments.measuring import judge, judge_real_clients, measure_method
 from safle_lab.experiments.plan import Cell, Federation, Request
-from safle_lab.experiments.running import load_settings, run_experiment, summarise, to_csv
+from safle_lab.experiments.running import load_settings, run_experiment
 from safle_lab.experiments.suite import Bucketing, Settings, Sparsity, Table1
+from safle_lab.experiments.summary import summarise, to_csv
 from safle_lab.report.paper import Paper
 
 
@@ -128,6 +129,54 @@ def test_a_client_is_judged_on_its_own_mix_of_classes(digits):
     assert joint["per_client"] == pytest.approx([0.75 * zeros + 0.25 * ones, 0.0])
     assert "worst_client" not in joint
     assert (alone["worst_client"], alone["clients_deviation"]) == (right.mean(), 0.0)
+
+
+def test_balanced_accuracy_is_the_mean_of_the_recalls_of_tested_classes(digits):
+    """Nothing but zeros is predicted, and the test samples have no nine."""
+    tested = digits.test_labels != 9
+    data = replace(digits, test=digits.test[tested], test_labels=digits.test_labels[tested])
+    always_zero = LinearModel(np.zeros((64, 10)))
+
+    figures = judge(always_zero, data, np.ones((1, 10), np.int64))
+
+    assert figures["recalls"] == [1.0, *[0.0] * 8, None]
+    assert figures["balanced_accuracy"] == pytest.approx(1 / 9)
+    assert figures["accuracy"] == (data.test_labels == 0).mean()
+
+
+def test_a_real_client_is_judged_on_its_own_test_samples(digits):
+    """Clients with zeros, with ones, and with no test sample; one model knows zeros only."""
+    chosen = digits.test_labels < 2
+    labels = digits.test_labels[chosen]
+    own = {"client_names": ("a", "b", "c"), "test_clients": labels}
+    data = replace(digits, test=digits.test[chosen], test_labels=labels, **own)
+    zeros = LinearModel(np.zeros((64, 10)))
+    ones = LinearModel(np.zeros((64, 10)), np.eye(10)[1])
+
+    joint = judge_real_clients(zeros, data)
+    alone = judge_real_clients(SeparateModels([zeros, ones, zeros]), data)
+
+    assert [line["client"] for line in joint["real_clients"]] == ["a", "b"]
+    assert [line["accuracy"] for line in joint["real_clients"]] == [1.0, 0.0]
+    assert (joint["clients_accuracy"], alone["clients_accuracy"]) == (0.5, 1.0)
+    assert joint["clients_balanced"] == 0.5
+
+
+def test_uniform_priors_find_more_of_a_rare_class(digits):
+    """Of the training samples' nines one in ten is left, and the test set has all of its own."""
+    nines = np.flatnonzero(digits.train_labels == 9)
+    kept = np.delete(np.arange(len(digits.train)), nines[len(nines) // 10 :])
+    data = replace(digits, train=digits.train[kept], train_labels=digits.train_labels[kept])
+    settings = {"calibration": "range", "units": 64}
+
+    found = {}
+    for name in ("safle-default", "safle-uniform"):
+        cell = Cell("method", "pooled", 1, 0, name, settings)
+        found[name] = measure_method(data, cell, lambda _: None)
+
+    assert found["safle-uniform"]["recalls"][9] > found["safle-default"]["recalls"][9]
+    balanced = {name: figures["balanced_accuracy"] for name, figures in found.items()}
+    assert balanced["safle-uniform"] > balanced["safle-default"]
 
 
 def test_the_area_under_the_curve_is_that_of_each_class_against_the_rest(digits):

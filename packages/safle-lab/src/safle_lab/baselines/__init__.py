@@ -54,7 +54,7 @@ _ALL = (
     *(oneshot.LOCAL, oneshot.AVERAGE, oneshot.ENSEMBLE, fedkd.METHOD, coboosting.METHOD),
     *(wisard.METHOD, fedcgs.METHOD, tofa.METHOD),
     *(afl.METHOD, deepafl.METHOD, safle.METHOD, safle.SMALLEST, safle.DEFAULT),
-    trimmed.METHOD,
+    *(safle.UNIFORM, trimmed.METHOD),
 )
 METHODS: dict[str, Method[Any]] = {method.name: method for method in _ALL}
 

@@ -64,11 +64,13 @@ class Settings(Coding, frozen=True):
     by_class : of linear columns and random features; "auto" as safle's default encoder has it
     fraction_bits : of linear columns, see `safle.encoders.LinearEncoder`
     ridge, criterion, head : as `safle.solve` takes them
+    priors : how frequent classes are taken to be: as they were counted, or all equally
     """
 
     ridge: float | str = "auto"
     criterion: str = "gcv"
     head: str = "least-squares"
+    priors: Literal["counted", "uniform"] = "counted"
     units: int | str = "auto"
     transform: str = "auto"
     by_class: bool | str = False
@@ -143,7 +145,12 @@ def run(task: Task, settings: Settings) -> Result:
 
 def solve_by(settings: Settings, statistics: Statistics, **other: Any) -> Solution:
     """The solution with the settings' ridge, criterion and head, or with others."""
-    chosen = {"ridge": settings.ridge, "criterion": settings.criterion, "head": settings.head}
+    chosen: dict[str, Any] = {
+        "ridge": settings.ridge,
+        "criterion": settings.criterion,
+        "head": settings.head,
+        "priors": None if settings.priors == "counted" else settings.priors,
+    }
     return solve(statistics, **{**chosen, **other})
 
 
@@ -162,3 +169,8 @@ _SMALLEST = Settings(
 METHOD = _method("safle", "SAFLe", Settings(), grid={"buckets": (4, 8)})
 SMALLEST = _method("safle-smallest", "safle's smallest (ours)", _SMALLEST)
 DEFAULT = _method("safle-default", "safle's default (ours)", _DEFAULT)
+UNIFORM = _method(
+    "safle-uniform",
+    "safle's default, uniform priors (ours)",
+    structs.replace(_DEFAULT, priors="uniform"),
+)

@@ -57,7 +57,14 @@ Announce = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Result:
-    """One method's line of the table; ``digests`` has its model's digest for each way to add."""
+    """One method's line of the table.
+
+    Attributes
+    ----------
+    megabytes_per_client : what a client sends, and the encoder and the model that it receives
+    digests : the model's digest for each way to add
+    bytes_sent : the size of each client's file
+    """
 
     method: str
     accuracy: float
@@ -144,10 +151,12 @@ def _federate(
     masked = _solve_under_masks(encoder, sent, head, data)
     shuffled = [sent[i] for i in np.random.default_rng(1).permutation(len(sent))]
     reordered, _ = _sum_and_solve(encoder, head, shuffled, place / "shuffled")
+    sizes = [path.stat().st_size for path in sent]
+    received = len(encoder.to_bytes()) + len(model.to_bytes())
     result = Result(
         name,
         accuracy=float(accuracy_score(data.test_labels, model.predict(data.test))),
-        megabytes_per_client=float(np.mean([path.stat().st_size for path in sent])) / 1e6,
+        megabytes_per_client=(float(np.mean(sizes)) + received) / 1e6,
         seconds=seconds,
         digest=model.digest,
         digests={
@@ -156,7 +165,7 @@ def _federate(
             f"{len(sent)} clients, shuffled": reordered.digest,
             **masked,
         },
-        bytes_sent=[path.stat().st_size for path in sent],
+        bytes_sent=sizes,
     )
     return result, model, curve
 

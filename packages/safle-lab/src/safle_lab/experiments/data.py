@@ -33,6 +33,8 @@ class DataSet:
     source : where they come from, in words
     texts : embeddings of texts that describe the classes, (class_count, texts, feature_dim)
     clients : int64, the number of the client that really holds each training sample, if known
+    client_names : the real clients' names, in the order of their numbers
+    test_clients : int64, the number of the client from which each test sample is, if known
     """
 
     name: str
@@ -44,6 +46,8 @@ class DataSet:
     source: str
     texts: NDArray[np.float32] | None = None
     clients: NDArray[np.int64] | None = None
+    client_names: tuple[str, ...] = ()
+    test_clients: NDArray[np.int64] | None = None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -68,6 +72,7 @@ class DataSet:
             test=self.train[chosen],
             test_labels=self.train_labels[chosen],
             clients=None if self.clients is None else self.clients[~chosen],
+            test_clients=None,
         )
 
     def real_parts(self) -> list[NDArray[np.int64]]:

@@ -46,8 +46,7 @@ def load_features(
     first, last = files[0], test or files[0]
     splits = (None, None) if test else ("train", "test")
     training = [_open_labelled(file, splits[0], id_column=clients_in or None) for file in files]
-    ignored = (clients_in,) if clients_in else ()
-    testing = _open_labelled(last, splits[1], ignore=ignored)
+    testing = _open_tested(last, splits[1], clients_in)
     for file, table in zip((*files[1:], last), (*training[1:], testing), strict=True):
         _check_alike(training[0], table, first=first, where=file)
     arranged = [table.arrange(training[0].names, where=str(first)) for table in training]
@@ -61,11 +60,17 @@ def load_features(
             f"{last}: test labels {unknown[:5].tolist()} occur in no training sample; expected "
             "the same classes in both splits"
         )
-    clients = None
+    held: dict[str, Any] = {}
     if len(files) > 1:
-        clients = np.repeat(np.arange(len(files)), [len(table) for table in training])
+        held["clients"] = np.repeat(np.arange(len(files)), [len(table) for table in training])
+        held["client_names"] = tuple(file.stem for file in files)
     elif clients_in:
-        clients = _read_clients(first, splits[0], clients_in, training[0])
+        named = _read_clients(first, splits[0], clients_in, training[0])
+        client_names, held["clients"] = np.unique(named, return_inverse=True)
+        held["client_names"] = tuple(client_names.tolist())
+        held["test_clients"] = _read_test_clients(
+            last, splits[1], clients_in, testing, client_names
+        )
     return DataSet(
         first.stem,
         np.concatenate([_as_features(table) for table in arranged]),
@@ -74,7 +79,7 @@ def load_features(
         np.searchsorted(names, test_labels),
         tuple(str(name) for name in names),
         training[0].source or first.name,
-        clients=clients,
+        **held,
     )
 
 
@@ -116,22 +121,56 @@ def _check_alike(one: Table, other: Table, *, first: Path, where: Path) -> None:
         )
 
 
-def _read_clients(file: Path, split: str | None, column: str, table: Table) -> NDArray[np.int64]:
-    """The number of the client of each training sample."""
-    if file.suffix.lower() in COLUMNS:
-        named: Any = table.ids
-    else:
-        named = _read_array(file, column if split is None else f"{split}_{column}")
+def _open_tested(file: Path, split: str | None, clients_in: str) -> Table:
+    """The test samples; their table may name its clients in the same column, or have none."""
+    if clients_in and file.suffix.lower() in COLUMNS:
+        with suppress(TableError):
+            return _open_labelled(file, split, id_column=clients_in)
+    return _open_labelled(file, split)
+
+
+def _read_clients(file: Path, split: str | None, column: str, table: Table) -> NDArray[np.str_]:
+    """The name of the client of each sample."""
+    named: Any = _find_clients(file, split, column, table)
+    if named is None:
+        raise TableError(
+            f"{file}: no array {column!r} of names or numbers; expected one that says which client "
+            "holds each training sample"
+        )
     if named.shape != (len(table),) or named.dtype.kind not in "OUiu" or "" in named.astype(str):
         raise TableError(
             f"{file}: {column!r} is {named.dtype} of shape {named.shape}; expected the name or "
             f"number of a client for each of {len(table)} samples"
         )
-    return np.unique(named.astype(str), return_inverse=True)[1].astype(np.int64)
+    names: NDArray[np.str_] = named.astype(str)
+    return names
 
 
-def _read_array(file: Path, key: str) -> NDArray[Any]:
-    """An array of a file that `open_table` has read."""
+def _read_test_clients(
+    file: Path, split: str | None, column: str, table: Table, client_names: NDArray[np.str_]
+) -> NDArray[np.int64] | None:
+    """The number of the client of each test sample, if the file says so."""
+    if _find_clients(file, split, column, table) is None:
+        return None
+    named = _read_clients(file, split, column, table)
+    unknown = np.setdiff1d(named, client_names)
+    if len(unknown):
+        raise TableError(
+            f"{file}: test samples of clients {unknown[:5].tolist()}, who hold no training sample; "
+            "expected the same clients in both"
+        )
+    return np.searchsorted(client_names, named).astype(np.int64)
+
+
+def _find_clients(file: Path, split: str | None, column: str, table: Table) -> NDArray[Any] | None:
+    """What a file says of its samples' clients; None if it does not."""
+    if file.suffix.lower() in COLUMNS:
+        return table.ids
+    return _find_array(file, column if split is None else f"{split}_{column}")
+
+
+def _find_array(file: Path, key: str) -> NDArray[Any] | None:
+    """An array of a file that `open_table` has read, if it is there."""
     if file.suffix.lower() == ".npz":
         with np.load(file, allow_pickle=False) as archive, suppress(ValueError):
             if key in archive.files:
@@ -140,10 +179,7 @@ def _read_array(file: Path, key: str) -> NDArray[Any]:
         with safe_open(file, framework="numpy") as tensors:
             if key in tensors.keys():  # noqa: SIM118
                 return np.asarray(tensors.get_tensor(key))
-    raise TableError(
-        f"{file}: no array {key!r} of names or numbers; expected one that says which client holds "
-        "each training sample"
-    )
+    return None
 
 
 def _as_features(table: Table) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score, recall_score, roc_auc_score
 from safle import Encoder, Model, Statistics, encode
 from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import Task, method_named, safle
-from safle_lab.baselines.base import Predictor, Progress, SeparateModels, naming_errors
+from safle_lab.baselines.base import Predictor, Progress, SeparateModels, naming_errors, predict
 from safle_lab.experiments.data import REAL, DataSet
 from safle_lab.experiments.plan import Cell
 from safle_lab.label_noise import with_noise
@@ -50,6 +50,8 @@ def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
     mix = class_mix(data.train_labels, task.parts)
     with naming_errors(method.path):
         figures = judge(result.model, data, mix)
+        if cell.scenario == REAL and data.test_clients is not None:
+            figures |= judge_real_clients(result.model, data)
     return {
         **figures,
         "rounds": result.rounds,
@@ -64,20 +66,59 @@ def measure_method(data: DataSet, cell: Cell, progress: Progress) -> Figures:
 
 
 def judge(model: Predictor | SeparateModels, data: DataSet, mix: NDArray[np.int64]) -> Figures:
-    """Accuracy and AUC on the test samples, and the accuracy that each client sees.
+    """Accuracy, recalls and AUC on the test samples, and the accuracy that each client sees.
 
+    ``recalls`` are the classes' own, NaN for a class that the test samples do not have; their mean
+    is the balanced accuracy, by which a rare class counts as much as a frequent one.
     A client sees the classes it holds: its accuracy is that on test samples in its own mix
     of classes (``mix``, see `class_mix`), the mean of the classes' recalls, weighted by its shares.
     The AUC is the mean over the classes, each against the rest, by the softmax of the scores.
     """
     members = model.members if isinstance(model, SeparateModels) else [model]
-    accuracies, areas, recalls = zip(*(_judge_one(member, data) for member in members), strict=True)
+    accuracies, areas, found = zip(*(_judge_one(member, data) for member in members), strict=True)
     mixes = mix[mix.sum(axis=1) > 0]
-    scores = (mixes / mixes.sum(axis=1, keepdims=True) * np.array(recalls)).sum(axis=1)
-    figures = {"accuracy": fmean(accuracies), "auc": fmean(areas), "per_client": scores.tolist()}
+    scores = (mixes / mixes.sum(axis=1, keepdims=True) * np.array(found)).sum(axis=1)
+    tested = np.isin(np.arange(data.class_count), data.test_labels)
+    recalls = np.mean(found, axis=0)
+    figures = {
+        "accuracy": fmean(accuracies),
+        "balanced_accuracy": float(recalls[tested].mean()),
+        "auc": fmean(areas),
+        "recalls": [share if seen else None for share, seen in zip(recalls, tested, strict=True)],
+        "per_client": scores.tolist(),
+    }
     if isinstance(model, SeparateModels):
         figures |= {"clients_deviation": float(np.std(accuracies)), "worst_client": min(accuracies)}
     return figures
+
+
+def judge_real_clients(model: Predictor | SeparateModels, data: DataSet) -> Figures:
+    """Accuracy and balanced accuracy on each real client's own test samples, and their means.
+
+    Of separate models, a client's own is judged.
+    """
+    clients: list[Figures] = []
+    for number, name in enumerate(data.client_names):
+        own = np.asarray(data.test_clients) == number
+        if not own.any():
+            continue
+        member = model.members[number] if isinstance(model, SeparateModels) else model
+        labels = data.test_labels[own]
+        predicted = predict(member, data.test[own])
+        # The mean over the classes that the client has: a prediction of another is an error.
+        recall = recall_score(labels, predicted, labels=np.unique(labels), average="macro")
+        line = {
+            "client": name,
+            "samples": int(own.sum()),
+            "accuracy": float(accuracy_score(labels, predicted)),
+            "balanced_accuracy": float(recall),
+        }
+        clients.append(line)
+    return {
+        "real_clients": clients,
+        "clients_accuracy": fmean(line["accuracy"] for line in clients),
+        "clients_balanced": fmean(line["balanced_accuracy"] for line in clients),
+    }
 
 
 def _judge_one(model: Predictor, data: DataSet) -> tuple[float, float, NDArray[np.float64]]:

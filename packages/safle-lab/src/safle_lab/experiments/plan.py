@@ -50,6 +50,8 @@ class Cell:
         identity = {"cell": asdict(self), "data": data.fingerprint}
         if self.scenario == REAL and data.clients is not None:
             identity["clients"] = digest_of(data.clients)
+            if data.test_clients is not None:
+                identity["test clients"] = digest_of(data.test_clients)
         if self.kind == "method":
             method = method_named(self.method)
             if method.needs_texts and data.texts is not None:

@@ -9,8 +9,6 @@ cell and its data, so an interrupted run goes on where it stopped, and experimen
 same cell share its file. A user deletes a file to have its cell measured again.
 """
 
-import csv
-import io
 import json
 import platform
 import time
@@ -20,13 +18,13 @@ from dataclasses import asdict, replace
 from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import tomli_w
 from msgspec import structs
 
-from safle.basics import as_settings, atomic, neutralise, parse_toml, read_toml, to_mapping
+from safle.basics import as_settings, atomic, parse_toml, read_toml, to_mapping
 from safle.errors import InvalidInput, SettingsError
 from safle_lab.baselines import METHODS, method_named
 from safle_lab.baselines.base import Progress
@@ -36,18 +34,14 @@ from safle_lab.experiments.data import REAL, DataSet
 from safle_lab.experiments.measuring import MEASURES, Figures
 from safle_lab.experiments.plan import Cell, Experiment, Federation, Plan, Request
 from safle_lab.experiments.suite import MANY_CLASSES, Settings, Table1
+from safle_lab.experiments.summary import Row, summarise, to_csv
 from safle_lab.partitions import POOLED
 
 FORMAT = "safle-experiment-1"
-CELL_FORMAT = "safle-cell-3"
+CELL_FORMAT = "safle-cell-4"
 PACKAGES = ("safle", "numpy", "scipy", "scikit-learn", "torch", "zstandard")
-COSTS = ("rounds", "bytes_up", "bytes_down", "bytes_per_client", "seconds")
-MEANS = ("auc", "worst_client", "clients_deviation", *COSTS)
-"""Figures whose mean over seeds stands beside the accuracy's."""
 REAL_CLIENTS = ("rounds", "communication", "noise", "unlearning")
 """Experiments of one scenario that real clients may stand in; `clients` needs ever more."""
-_SAME = {True: "same bytes", False: "DIFFERENT"}
-Row = dict[str, Any]
 Measured = Callable[[Cell, int], Figures]
 """A cell and the number of its data -> its figures."""
 
@@ -271,58 +265,3 @@ def read_result(path: Path) -> Row:
             f"{path}: not the results of an experiment ({error}); delete it and run it again"
         ) from error
     return result
-
-
-def labels_of(row: Row, first_figure: str = "seed") -> Row:
-    """The labels that identify a row: all fields before its first figure."""
-    names = list(row)
-    return {name: row[name] for name in names[: names.index(first_figure)]}
-
-
-def summarise(rows: Sequence[Row]) -> list[Row]:
-    """Mean and deviation of the accuracy over seeds, and the means of `MEANS`."""
-    groups: dict[str, list[Row]] = {}
-    for row in (row for row in rows if "accuracy" in row):
-        groups.setdefault(json.dumps(labels_of(row)), []).append(row)
-    summary = []
-    for members in groups.values():
-        scores = [row["accuracy"] for row in members]
-        costs = {
-            name: fmean(row[name] for row in members)
-            for name in MEANS
-            if all(name in row for row in members)
-        }
-        same = [row["same_model"] for row in members if "same_model" in row]
-        summary.append(
-            {
-                **labels_of(members[0]),
-                **({"against retraining": _SAME[min(same)]} if same else {}),
-                "accuracy": fmean(scores),
-                "deviation": stdev(scores) if len(scores) > 1 else 0.0,
-                "seeds": len(scores),
-                **costs,
-                "digests": sorted({row["digest"] for row in members if "digest" in row}),
-            }
-        )
-    return summary
-
-
-def to_csv(rows: Sequence[Row]) -> str:
-    """One line per row; curves and other lists are in the JSON only.
-
-    Settings follow the figures; a setting with a figure's name gets the prefix ``setting_``.
-    """
-    plain = []
-    for row in rows:
-        settings = {
-            f"setting_{name}" if name in row else name: value
-            for name, value in row.get("settings", {}).items()
-        }
-        cells = {**row, **settings}.items()
-        plain.append({n: neutralise(v) for n, v in cells if not isinstance(v, list | tuple | dict)})
-    columns = list(dict.fromkeys(name for row in plain for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(plain)
-    return text.getvalue()

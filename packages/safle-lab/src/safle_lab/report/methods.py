@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from safle_lab.charts import Chart, Mix, Series
+from safle_lab.experiments.summary import real_clients
 from safle_lab.report.paper import Paper
 from safle_lab.report.rows import (
     ACCURACY,
     COSTS,
+    MB_RULE,
     MEGA,
+    MEGABYTES,
     Blocks,
     Entry,
     Result,
@@ -66,7 +69,7 @@ def table1(result: Result, paper: Paper) -> Blocks:
         },
     )
     charts = _each_client(result["rows"], scenarios)
-    return [table, *charts, *_mixes(result)]
+    return [table, *_real_clients(result), *_recalls(result), *charts, *_mixes(result)]
 
 
 def _caption(lines: Rows, scenarios: Sequence[str], paper: Paper) -> str:
@@ -76,11 +79,65 @@ def _caption(lines: Rows, scenarios: Sequence[str], paper: Paper) -> str:
     parts = ["Top-1 accuracy in percent" + ", mean ± deviation over seeds" * has_deviations]
     if len(methods) > 1:
         parts[0] += ", the best in bold"
+    if any("balanced_accuracy" in line for line in lines):
+        parts.append("balanced is the mean of the classes' recalls")
     if any("auc" in line for line in lines):
         parts.append("AUC is the mean over classes, each against the rest")
     if any(paper.table1(name, case) is not None for name in methods for case in scenarios):
         parts.append("the paper's own figures are in small print")
-    return "; ".join([*parts, "bytes are per client"]) + "."
+    return "; ".join([*parts, MB_RULE]) + "."
+
+
+def _real_clients(result: Result) -> list[Table]:
+    """A row for each real client: accuracy and balanced accuracy of its own test samples."""
+    rows = [row for row in result["rows"] if "real_clients" in row]
+    if not rows:
+        return []
+    caption = (
+        "Each client's own test samples, and the mean of the clients: accuracy, and the mean of "
+        "its classes' recalls in small print."
+    )
+    methods = {method: _at_client(method) for method in distinct(rows, "method")}
+    columns = {"client": column("client"), "test samples": column("samples", ","), **methods}
+    return [Table.of(caption, real_clients(rows), columns)]
+
+
+def _at_client(method: str) -> Show:
+    def show(line: Row) -> Entry:
+        accuracy, balanced = line[method]
+        return Entry(f"{100 * accuracy:.2f}", f"balanced {100 * balanced:.1f}")
+
+    return show
+
+
+MANY_CLASSES = 20
+"""With more classes their recalls fill pages: the CSV has them."""
+
+
+def _recalls(result: Result) -> list[Table]:
+    """The recall of each class, for every scenario: a mean over seeds."""
+    names = result["data"][0]["classes"]
+    tables = []
+    for scenario in distinct(result["summary"], "scenario"):
+        rows = [row for row in matching(result["rows"], scenario=scenario) if "recalls" in row]
+        if not rows or len(names) > MANY_CLASSES:
+            continue
+        methods = distinct(rows, "method")
+        lines = [
+            {"class": name, **{method: _recall(rows, method, at) for method in methods}}
+            for at, name in enumerate(names)
+        ]
+        columns = {"class": column("class"), **{method: column(method) for method in methods}}
+        caption = (
+            f"Share of each class's test samples that is found, in percent, {in_words(scenario)}."
+        )
+        tables.append(Table.of(caption, lines, columns))
+    return tables
+
+
+def _recall(rows: Rows, method: str, at: int) -> str:
+    shares = [row["recalls"][at] for row in matching(rows, method=method)]
+    return "none tested" if None in shares else f"{100 * fmean(shares):.1f}"
 
 
 def _each_client(rows: Rows, scenarios: Sequence[str]) -> list[Chart]:
@@ -149,13 +206,13 @@ def communication(result: Result, _paper: Paper) -> Blocks:
         curves.append(Series("SAFLe, sizes", sizes, accuracies))
     chart = Chart(
         "Accuracy against megabytes that a client sends and receives.",
-        "MB per client",
+        MEGABYTES,
         ACCURACY,
         curves,
         log_base=10,
     )
     table = Table.of(
-        "What a client sends and receives in all, mean over clients.",
+        f"{MB_RULE}.",
         result["summary"],
         {
             "method": lambda row: f"{row['method']} {row.get('encoder', '')}".strip(),
@@ -170,13 +227,13 @@ def clients(result: Result, _paper: Paper) -> Blocks:
     """Accuracy over the number of clients, with the models' digests."""
     lines = result["summary"]
     table = Table.of(
-        "The same samples, spread over more and more clients.",
+        f"The same samples, spread over more and more clients; {MB_RULE}.",
         lines,
         {
             "method": column("method"),
             "clients": column("clients", ","),
             "accuracy": show_score,
-            "MB up": COSTS["MB up"],
+            MEGABYTES: COSTS[MEGABYTES],
             "model digest": lambda row: ", ".join(digest[:12] for digest in row["digests"]),
         },
     )

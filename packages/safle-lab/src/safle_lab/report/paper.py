@@ -80,8 +80,9 @@ REMARKS: dict[str, dict[str, str]] = {
     },
     "communication": {
         "": "Bytes are the sizes of safetensors files with what the methods' papers send; "
-        "symmetric matrices are sent as one triangle. What a client receives is the model.",
-        "SAFLe": "SAFLe's bytes are the sizes of its statistics and histogram files on the disk.",
+        "symmetric matrices are sent as one triangle.",
+        "SAFLe": "SAFLe's bytes are the sizes of its files: a client sends statistics and a "
+        "histogram, and receives the encoder and the model.",
     },
     "sparsity": {"": "L is an integer, so E·V is near the target and not equal to it."},
     "noise": {

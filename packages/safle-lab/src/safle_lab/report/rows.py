@@ -51,14 +51,22 @@ Blocks = list[Table | Chart | Mix]
 """What a section of the report shows."""
 
 
+SMALL_PRINT = {
+    "balanced_accuracy": "balanced",
+    "auc": "AUC",
+    "clients_deviation": "clients ±",
+    "worst_client": "worst",
+}
+"""Further measures of an accuracy, and what they are called beside it."""
+
+
 def show_score(line: Row, paper: float | None = None, *, strong: bool = False) -> Entry:
-    """Accuracy in percent, ± deviation; in small print AUC, how clients differ, and the paper's."""
+    """Accuracy in percent, ± deviation; in small print other measures, and the paper's figure."""
     text = f"{100 * line['accuracy']:.2f}"
     if line["seeds"] > 1:
         text += f" ± {100 * line['deviation']:.2f}"
-    small = [f"AUC {100 * line['auc']:.1f}"] if "auc" in line else []
-    for name, short in (("clients_deviation", "clients ±"), ("worst_client", "worst")):
-        small += [f"{short} {100 * line[name]:.1f}"] if name in line else []
+    present = [name for name in SMALL_PRINT if name in line]
+    small = [f"{SMALL_PRINT[name]} {100 * line[name]:.1f}" for name in present]
     small += [] if paper is None else [f"paper {paper:.2f}"]
     return Entry(text, ", ".join(small), strong)
 
@@ -68,11 +76,17 @@ def column(name: str, form: str = "", *, scale: float = 1.0) -> Show:
     return lambda row: format(scale * row[name] if scale != 1.0 else row[name], form)
 
 
-COSTS: dict[str, Show] = {
-    "rounds": column("rounds", ".0f"),
-    "MB up": column("bytes_up", ".3g", scale=1 / MEGA),
-    "MB down": column("bytes_down", ".3g", scale=1 / MEGA),
-}
+MEGABYTES = "MB per client"
+MB_RULE = "MB are what a client, on average, sends and receives until it holds the final model"
+
+
+def show_megabytes(row: Row) -> Entry:
+    """Sent plus received, the one rule for MB; in small print how much of it is sent."""
+    total = f"{row['bytes_per_client'] / MEGA:.3g}"
+    return Entry(total, f"sends {row['bytes_up'] / MEGA:.3g}")
+
+
+COSTS: dict[str, Show] = {"rounds": column("rounds", ".0f"), MEGABYTES: show_megabytes}
 
 
 def distinct(lines: Rows, name: str) -> list[Any]:
