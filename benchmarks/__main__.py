@@ -23,7 +23,7 @@ NAMES = (
     "privacy",
     "kernels",
 )
-LONG = ("extraction", "frontier", "megabytes", "private_accuracy", "tables")
+LONG = ("extraction", "fed_heart", "frontier", "megabytes", "private_accuracy", "tables")
 """Minutes to half an hour: run by name only."""
 
 
