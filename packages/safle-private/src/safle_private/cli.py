@@ -59,7 +59,7 @@ NEW_HISTORY = (
 BEGIN_HISTORY = "For a keyholder: begin the history of opened sums too, a new folder."
 DESPITE = (
     "Open the sum though it gives this client away, together with sums of other rounds; once for "
-    "each whom the refusal names. It stays in your history. --yes does not stand for it."
+    "each whom the refusal names. It stays in your history. --yes does not replace it."
 )
 AFTER = (
     "A keyholder's answer to an earlier round, or a folder of such files, *.answer: its history "
@@ -105,9 +105,10 @@ def keys(session: Session, /, name: str, output: Path, history_path: Path | None
 
     The private key stays with you, and nobody needs a copy. Take the public one to the
     operator by a way on which nobody can change it. A keyholder makes new keys for every round
-    and deletes them after it: whoever steals them later opens nothing.
+    and deletes them after it: a thief of later days opens nothing.
     """
-    key, public = library.PrivateKey.new(name), output.with_suffix(".pub")
+    key = library.PrivateKey.new(name)
+    public = output.with_suffix(".pub")
     for path in map(atomic.check_place, (output, public)):
         if path.exists() or output == public:
             raise click.UsageError(f"-o {output}: {path} would be overwritten; name another file")
@@ -276,10 +277,11 @@ def answer(
     Shows what would be opened and asks you first. Refuses too few clients, clients who are not in
     the round, and a set that differs by too few clients from one of this round that was opened
     before, or just overlaps with it: sums added and subtracted would give those few away. Refuses
-    the same of other rounds, whatever they count, unless --despite-difference names everybody who
+    the same of other rounds, of any values, unless --despite-difference names everybody who
     is given away. What was opened is on the disk before the answer is made.
     """
-    private_round, key = load_round(round_path, operator_path), library.PrivateKey.load(key_path)
+    private_round = load_round(round_path, operator_path)
+    key = library.PrivateKey.load(key_path)
     with naming(request):
         asked = library.Request.from_bytes(container.read_limited(request), private_round)
     # Before a question is asked, and a history made.
@@ -335,7 +337,8 @@ def open_total(
             read_answers.append(library.KeyholderAnswer.from_bytes(data, private_round))
     value = total.open(read_answers)
     file_type = format_named(value.format)
-    data, clients = file_type.encode(value), ", ".join(total.request.heads)
+    data = file_type.encode(value)
+    clients = ", ".join(total.request.heads)
     write_log(
         "opened", digest=hashlib.sha256(data).hexdigest(), note=f"{file_type.name} of {clients}"
     )

@@ -1,4 +1,4 @@
-"""What a sum gives away together with sums that were opened before, in whatever round.
+"""What a sum gives away together with sums that were opened before, in any round.
 
 An opened sum is a row of numbers over the clients. Several sums, each added or subtracted any
 number of times, give the span of their rows over the rationals. If a row of that span holds fewer
@@ -6,7 +6,7 @@ than ``least_clients`` clients, these few are given away.
 
 Nobody can see whether two rounds count the same data. They are judged as if they did.
 
-Clients who stand together in all rows share a column. A small row needs most columns to be zero, so
+Clients who are together in all rows share a column. A small row needs most columns to be zero, so
 the search goes through the columns, largest first: each is left in, or is made zero, which takes
 one of the sums out of the equations. All numbers are exact.
 """

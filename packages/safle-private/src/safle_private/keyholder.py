@@ -2,7 +2,7 @@
 
 The history names a sum, on the disk, before any mask is added up: a crash cannot lose it. Sums of
 one round are judged by `check_sets`, without exception; those of all rounds together by
-`find_exposed`, and whoever is given away must be named to open the sum all the same.
+`find_exposed`, and all who are given away must be named to open the sum nevertheless.
 
 A history that was lost, or an older copy of it, knows too little to judge. So it is begun once, on
 purpose, and a round may name sums that it must hold.
@@ -156,7 +156,8 @@ class History:
 
 def explain(request: Request, history: History) -> list[str]:
     """Say what a keyholder is asked to open, in sentences for the person who decides."""
-    private_round, clients = request.private_round, request.heads
+    private_round = request.private_round
+    clients = request.heads
     asked = describe(request)
     opened = history.sets()
     before = [one for one in opened if one["round"] == asked["round"]]
@@ -166,9 +167,10 @@ def explain(request: Request, history: History) -> list[str]:
         past = "You have opened this very set before: the answer will be the same."
     if not opened:
         past = "Your history is new: if you have answered before, stop, and name its old folder."
-    noise, promised = "", private_round.privacy
+    noise = ""
+    promised = private_round.privacy
     if promised is not None:
-        noise = f" You add noise: {promised.promise}, whatever the others do."
+        noise = f" You add noise: {promised.promise}, even if the others add none."
         if not before and (spent := history.ledger.releases()):
             rho = sum((release["rho"] for release in spent), promised.rho)
             together = epsilon_of(rho, promised.delta)

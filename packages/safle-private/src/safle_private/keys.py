@@ -36,7 +36,7 @@ _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
 class _KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="format"):
-    """A party's name and keys, as they stand in a file of JSON."""
+    """A party's name and keys, in a file of JSON."""
 
     half: ClassVar[str]
     name: str
@@ -201,7 +201,8 @@ class SignedHeader:
     def from_json(content: Any) -> SignedHeader:
         """Read `to_json` back; nothing of it is verified yet."""
         try:
-            fields, signature = content["head"], bytes.fromhex(content["signature"])
+            fields = content["head"]
+            signature = bytes.fromhex(content["signature"])
             if set(content) != {"head", "signature"} or not isinstance(fields, dict):
                 raise WireError("expected a head and its signature")
             if len(signature) != 64 or not is_digest(fields["payload"]):

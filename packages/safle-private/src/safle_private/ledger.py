@@ -7,6 +7,7 @@ the budget, but never hides a release.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +46,7 @@ class Ledger:
         delta: float,
         *,
         calibration: str = "declared",
-        most_epsilon: float | None = None,
+        most_epsilon: float = math.inf,
     ) -> Privacy:
         """Note a release, on the disk when this returns, and plan its noise.
 
@@ -66,7 +67,7 @@ class Ledger:
             before = self.releases()
             total = epsilon_of(sum((release["rho"] for release in before), planned.rho), delta)
             total = max(total, float(epsilon))
-            if most_epsilon is not None and total > most_epsilon:
+            if total > most_epsilon:
                 raise PrivacyBudgetSpent(
                     f"releases before this one: {len(before)}; with it they make epsilon "
                     f"{total:.4g}; at most {most_epsilon:.4g} is allowed: publish less often, or "
@@ -84,7 +85,7 @@ class Ledger:
         delta: float,
         *,
         calibration: str,
-        most_epsilon: float | None = None,
+        most_epsilon: float = math.inf,
         draw: Draw = draw_discrete_gaussian,
     ) -> NoisyStatistics:
         """Note a release, and publish it: see `spend` and `safle_private.publish`."""

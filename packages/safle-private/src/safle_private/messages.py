@@ -44,7 +44,7 @@ class Masked:
 
     Attributes
     ----------
-    vector : uint8, y = x + masks; random to whoever does not have the masks
+    vector : uint8, y = x + masks; random to everybody without the masks
     """
 
     client: str
@@ -148,7 +148,8 @@ def _read_request(opened: container.Container, private_round: PrivateRound) -> R
     if set(opened.header) != {"round"} or "heads" not in opened.frames:
         raise WireError("not a request: expected a round and the heads of its clients")
     private_round.check_digest(opened.header["round"])
-    size, most = opened.frames["heads"][1], LARGEST_HEAD * len(private_round.clients)
+    _, size = opened.frames["heads"]
+    most = LARGEST_HEAD * len(private_round.clients)
     if size > most:
         raise WireError(f"heads of {size} bytes; those of all clients have at most {most}")
     try:
@@ -204,7 +205,8 @@ class KeyholderAnswer:
         An operator's own file of an earlier round, whose roster may have been another.
         """
         fields = SignedFile.read(data, container.ANSWER).head.fields
-        keyholder, request = fields.get("keyholder"), fields.get("request")
+        keyholder = fields.get("keyholder")
+        request = fields.get("request")
         if not isinstance(keyholder, str) or not is_digest(request):
             raise WireError("the answer does not name its keyholder and its request")
         return keyholder, str(request)

@@ -33,7 +33,8 @@ SLACK = 1 + 1e-12
 REACH = 16
 """Moduli have room for noise of so many scales: larger noise has a chance below 1e-50."""
 BISECTIONS = 60
-LEAST_EPSILON, LEAST_DELTA = 1e-6, 1e-100
+LEAST_EPSILON = 1e-6
+LEAST_DELTA = 1e-100
 """Below these, OpenDP's conversion runs out of floats."""
 
 MOST_GIVEN_AWAY = 0.1
@@ -92,8 +93,10 @@ def plan_noise(
             "the clients' own data say something about it that this noise does not cover; make "
             "another encoder, and count again"
         )
-    rho, changes = rho_within(epsilon, delta), Sensitivity.of(layout)
-    scales, spent = dict[str, Any](), 0.0
+    rho = rho_within(epsilon, delta)
+    changes = Sensitivity.of(layout)
+    scales: dict[str, Any] = {}
+    spent = 0.0
     for name, share in SHARES.items():
         change = math.sqrt(getattr(changes, name)) * SLACK
         # The gram of a single expert never changes, but noise needs a scale above 0.
@@ -105,10 +108,11 @@ def plan_noise(
 def draw_noise(layout: Layout, classes: int, privacy: Privacy, draw: Draw) -> NDArray[np.int64]:
     """Noise for the free sums of a layout and a number of classes, as one vector."""
     free = FreeSums(layout, classes)
-    scales, noise = np.empty(free.size), np.empty(free.size, np.int64)
+    scales = np.empty(free.size)
+    noise = np.empty(free.size, np.int64)
     scales[free.counts] = privacy.counts
     scales[free.cross] = privacy.cross
-    # Products of two columns stand for two entries of the gram: half the variance hides them.
+    # Products of two columns are two entries of the gram: half the variance hides them.
     scales[free.products] = privacy.gram / math.sqrt(2) * SLACK
     scales[free.squares] = privacy.gram * SLACK
     scales *= free.spread(free.scales)
@@ -121,7 +125,7 @@ def draw_noise(layout: Layout, classes: int, privacy: Privacy, draw: Draw) -> ND
 def most_noise(layout: Layout, privacy: Privacy, keyholders: int) -> tuple[int, int]:
     """The most that the noise of all keyholders changes: any sum, and any class count.
 
-    Both are powers of two: they are the same on every machine, whatever the last bits of a scale.
+    Both are powers of two: they are the same on machines whose scales differ in the last bits.
     """
     largest = int(layout.scales.max(initial=1))
     scales = max(privacy.cross * largest, privacy.gram * largest**2), privacy.counts
@@ -179,10 +183,14 @@ def rho_within(epsilon: float, delta: float) -> float:
             f"epsilon {epsilon} and delta {delta}; expected epsilon from {LEAST_EPSILON:g} to "
             f"{1 / LEAST_EPSILON:g}, and delta from {LEAST_DELTA:g} to below 1"
         )
-    low, high = 0.0, float(epsilon)
+    low = 0.0
+    high = float(epsilon)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if epsilon_of(middle, delta) <= epsilon else (low, middle)
+        if epsilon_of(middle, delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
     return low
 
 

@@ -35,7 +35,7 @@ class Privacy:
     """The noise of one release, and what it promises to everyone who is one sample of it.
 
     When one sample is added or removed, the probability of any result of the release changes by a
-    factor of at most ``exp(epsilon)``, but for ``delta``.
+    factor of at most ``exp(epsilon)``, except for ``delta``.
 
     Attributes
     ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 import rich_click as click
 from numpy.typing import NDArray
 
-from safle import Policy, Store, encode, log_refusal, read, write_log
+from safle import Policy, encode, log_refusal, read_total, write_log
 from safle import cli as opt
 from safle.basics import atomic
 from safle.cli import Session, command, counts_facts
@@ -53,28 +53,33 @@ BESIDE_SUM = "SUM.releases, or releases.jsonl in a store"
 def publish(
     session: Session, /, total: Path, epsilon: float, delta: float, output: Path, **options: Any
 ) -> None:
-    """Add noise to a sum: differential privacy for whoever is in it.
+    """Add noise to a sum: differential privacy for everybody in it.
 
-    The server that holds the exact sum is trusted; whoever gets the noisy one need not be. The
+    The server that holds the exact sum is trusted; those who get the noisy one need not be. The
     noisy sum is solved like any other, and the model states the promise. This needs an encoder
     with a norm clip ([b]safle encoder make --publishable[/b]).
     """
-    stored = total.is_dir()
-    ledger_path = options["ledger"] or (
-        total / "releases.jsonl" if stored else Path(f"{total}.releases")
-    )
-    statistics = Store.open(total).total().snapshot() if stored else read(total)
+    beside = total / "releases.jsonl" if total.is_dir() else Path(f"{total}.releases")
+    ledger_path = options["ledger"] or beside
+    # The ledger refuses sums that have noise already.
+    statistics: Any = read_total(total)
     promise = f"noisy statistics, epsilon {epsilon:g} and delta {delta:g}"
     classes = opt.parse_classes(options["classes"], like=statistics.class_names) or ()
-    allowed = _within_policy(options["policy_path"], options["most_epsilon"])
 
     def draw(size: int, scale: float) -> NDArray[np.int64]:
         session.note(f"drawing {size:,} numbers of noise ...")
         return draw_discrete_gaussian(size, scale)
 
-    with log_refusal(note=promise), allowed as most:
-        how = {"most_epsilon": most, "calibration": options["calibration"], "draw": draw}
-        noisy = Ledger(ledger_path).publish(statistics, classes, epsilon, delta, **how)
+    with log_refusal(note=promise), _within_policy(options) as most_epsilon:
+        noisy = Ledger(ledger_path).publish(
+            statistics,
+            classes,
+            epsilon,
+            delta,
+            calibration=options["calibration"],
+            most_epsilon=most_epsilon,
+            draw=draw,
+        )
     data = encode(noisy)
     write_log("written", digest=hashlib.sha256(data).hexdigest(), note=promise)
     atomic.write_bytes(output, data)
@@ -83,14 +88,14 @@ def publish(
 
 
 @contextmanager
-def _within_policy(path: Path | None, most_epsilon: float | None) -> Iterator[float | None]:
+def _within_policy(options: Mapping[str, Any]) -> Iterator[float]:
     """The epsilon that all releases may reach together, by the option and the site's policy."""
-    policy = Policy.find(path)
-    if policy is None or policy.most_epsilon >= (most_epsilon or math.inf):
-        yield most_epsilon
-        return
+    asked = options["most_epsilon"] or math.inf
+    policy = Policy.find(options["policy_path"]) or Policy()
     try:
-        yield policy.most_epsilon
+        yield min(asked, policy.most_epsilon)
     except PrivacyBudgetSpent as error:
+        if asked <= policy.most_epsilon:
+            raise
         rule = "most_epsilon"
         raise PolicyRefused(f"refused by the policy's {rule}: {error}", rule=rule) from error

@@ -6,6 +6,7 @@ round is named: every count loads this module.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -87,5 +88,5 @@ def under_masks(release: Release, private_round: PrivateRound) -> Release:
         keyholders=keyholders,
         least_clients=private_round.least_clients,
         most_samples=private_round.most_total_samples,
-        epsilon=private_round.epsilon,
+        epsilon=math.inf if private_round.privacy is None else private_round.privacy.epsilon,
     )

@@ -160,11 +160,6 @@ class PrivateRound:
             "were chosen for: declare a round for more"
         )
 
-    @property
-    def epsilon(self) -> float:
-        """The epsilon that noise promises; infinite if the sum opens exactly."""
-        return math.inf if self.privacy is None else self.privacy.epsilon
-
     def bound_to(self, client: str, vector_digest: str, keyholder: str) -> bytes:
         """The text that a box is bound to: no other round, client or file can use the box."""
         return container.canonical(
@@ -224,7 +219,7 @@ def decompress_payload(signed: SignedFile) -> bytes:
 
 
 def read_content(payload: bytes) -> dict[str, Any]:
-    """The fields of a round by its payload, whoever signed it; `SafleError` if it is not valid."""
+    """The fields of a round; `SafleError` if it is not valid. No signature is checked."""
     invalid = "not a valid round: "
     try:
         file = as_settings(_RoundFile, json.loads(payload), where=invalid, error=WireError)

@@ -3,7 +3,7 @@
     ``wide entries as little-endian uint64 | narrow entries as little-endian uint32``
 
 Negative entries are in two's complement. An entry is narrow if the sum of all clients fits 32 bits
-whatever they count, and wide if not: counts of samples are wide, and so are entries that one sample
+for any data, and wide if not: counts of samples are wide, and so are entries that one sample
 may change by more than ``floor((2^31 - 1 - noise) / most_total_samples)``, but by at least nought.
 The noise is 0 if the sum opens exactly; else the first power of two from 16 sqrt(keyholders) times
 its largest scale in any class sum or product, plus 1.
