@@ -105,7 +105,7 @@ def test_architecture_names_every_module(folder: str) -> None:
         place = ROOT / folder / room
         sources = {path.name for pattern in ("*.py", "*.c") for path in place.glob(pattern)}
         found = {*re.findall(r"`(\w+\.(?:py|c))`", text)}
-        assert found == sources - {"__init__.py"}, room
+        assert found == sources - {"__init__.py"}, f"docs/architecture.md, {room}: name its modules"
 
 
 def rooms() -> dict[str, str]:
