@@ -305,6 +305,19 @@ def test_labels_in_two_columns_name_their_files():
         merge_schemas(drafts, ["a.toml", "a.toml"])
 
 
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [(0, 0.11), (0, 0.09), (0.001, 0.08), (0.021, 0.081)],
+        [(0.001, 0.029), (0.004, 0.02), (0.004, 0.017), (0.004, 0.018)],
+    ],
+)
+def test_small_values_that_begin_elsewhere_are_no_point(ranges):
+    """The guide's hospitals: with few samples, the smallest of them are not as small."""
+    drafts = [Schema((Column("depth", low, high),)) for low, high in ranges]
+    assert merge_schemas(drafts)[1] == []
+
+
 def test_a_site_that_has_one_class_is_no_point():
     drafts = [
         Schema((Column("x", 0, 9),), classes=classes)

@@ -198,20 +198,20 @@ def _find_other_scales(columns: Columns, _: Drafts) -> Iterator[str]:
 
 
 def _differ_in_scale(one: Column, other: Column) -> bool:
-    """Whether two ranges do not overlap, or one is much wider or higher, or begins much lower."""
+    """Whether ranges do not overlap, or one is much wider or higher, or ``one`` begins lower."""
     narrow, wide = sorted([one, other], key=lambda column: column.high - column.low)
     apart = one.high < other.low or other.high < one.low
     wider = wide.high - wide.low > MAX_WIDTH_RATIO * (narrow.high - narrow.low)
     larger = wide.low > MAX_RATIO * narrow.low > 0 and wide.high > MAX_RATIO * narrow.high
-    lower, upper = sorted([one, other], key=lambda column: column.low)
-    width = upper.high - upper.low
-    further = upper.low - lower.low
-    is_fraction = 0 <= MAX_RATIO * lower.low < upper.low and further > SHARE_LOWER * width
+    width = other.high - other.low
+    further = other.low - one.low
+    is_fraction = 0 <= MAX_RATIO * one.low < other.low and further > SHARE_LOWER * width
     # Inches among centimetres are 2.5 times smaller, and further down than centimetres span.
-    is_below = 0 <= 2 * lower.low < upper.low and further > width
-    is_part = is_below and lower.high > upper.low + width / 2
+    is_below = 0 <= 2 * one.low < other.low and further > width
+    # A part of the values in a smaller unit takes a range down, and leaves its high end.
+    has_part = (is_fraction or is_below) and abs(one.high - other.high) < width / 2
     # A lone number is a doubt of its own.
-    return apart or wider or larger or ((is_fraction or is_part) and not lower.lone)
+    return apart or wider or larger or (has_part and not one.lone)
 
 
 def _find_unit_of_some(columns: Columns, _: Drafts) -> Iterator[str]:
