@@ -13,9 +13,9 @@ import pytest
 
 from safle import Column, Schema, draft_schema, merge_schemas, open_table
 from safle.errors import SafleWarning, SettingsError
+from safle.tables.column_files import read_csv
 from safle.tables.doubts import find_lone
 from safle.tables.points import RULES, settle
-from safle.tables.sheets import read_csv
 
 SITES = "abcd"
 ROWS = 120

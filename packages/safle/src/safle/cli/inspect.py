@@ -19,9 +19,9 @@ from safle.errors import TableError
 from safle.model.model import load_model
 from safle.site.log import LOG, read_log, site_log
 from safle.statistics.exposure import describe_cells
+from safle.tables.column_files import COLUMN_SUFFIXES, open_columns
 from safle.tables.reading import open_table
 from safle.tables.schema import Schema
-from safle.tables.sheets import SHEET_SUFFIXES, read_sheet
 from safle.wire import container
 from safle.wire.formats import format_named
 
@@ -81,7 +81,7 @@ def _show_table(session: Session, path: Path, **selection: Any) -> None:
     try:
         table = open_table(path, **selection)
     except TableError as error:
-        _show_sheet(session, path, error)
+        _show_columns(session, path, error)
         return
     labels = None if table.labels is None else sorted(set(table.labels.tolist()))
     facts: describe.Facts = {
@@ -94,14 +94,14 @@ def _show_table(session: Session, path: Path, **selection: Any) -> None:
     session.facts(f"{path}: table of features", facts)
 
 
-def _show_sheet(session: Session, path: Path, problem: TableError) -> None:
+def _show_columns(session: Session, path: Path, problem: TableError) -> None:
     """Show a table whose columns are not all numbers; raise ``problem`` if it is no table."""
-    if path.suffix.lower() not in SHEET_SUFFIXES:
+    if path.suffix.lower() not in COLUMN_SUFFIXES:
         raise problem
-    sheet = read_sheet(path)
+    opened = open_columns(path)
     facts: describe.Facts = {
-        "samples": f"{len(sheet):,}",
-        "columns": list_names(sheet.names),
+        "samples": f"{len(opened):,}",
+        "columns": list_names(opened.names),
     }
     session.facts(f"{path}: table", facts | {"file": readable(path.stat().st_size)})
     session.warn(

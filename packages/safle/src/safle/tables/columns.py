@@ -1,4 +1,4 @@
-"""A sheet -> features, labels and ids; labels also from arrays."""
+"""Columns with names -> features, labels and ids; labels also from arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 
 def read_column_table(
-    sheet: ColumnSource,
+    opened: ColumnSource,
     *,
     label_column: str | None = None,
     ignore: Sequence[str] = (),
@@ -34,94 +34,93 @@ def read_column_table(
     schema: Schema | None = None,
     names: Sequence[str] = (),
 ) -> Table:
-    """Features and labels from the columns of a sheet; see `safle.tables.open_table`."""
-    where = sheet.where
+    """Features and labels from columns with names; see `safle.tables.open_table`."""
+    where = opened.where
     default = LABEL_COLUMN if schema is None else schema.label_column
-    label = find_label(where, sheet.names, label_column, default)
-    excluded = {label, *find_excluded(where, sheet.names, ignore, id_column, schema)}
-    present = [name for name in sheet.names if name not in excluded]
-    matrix, found = _read_features(sheet, present, schema, names)
+    label = find_label(where, opened.names, label_column, default)
+    excluded = {label, *find_excluded(where, opened.names, ignore, id_column, schema)}
+    present = [name for name in opened.names if name not in excluded]
+    matrix, found = _read_features(opened, present, schema, names)
     return Table(
         matrix,
-        None if label is None else _read_labels(sheet, label),
+        None if label is None else _read_labels(opened, label),
         names=found,
-        ids=_read_ids(sheet, id_column),
+        ids=_read_ids(opened, id_column),
     )
 
 
 def _read_features(
-    sheet: ColumnSource, present: list[str], schema: Schema | None, wanted: Sequence[str]
+    opened: ColumnSource, present: list[str], schema: Schema | None, wanted: Sequence[str]
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """The columns that are features, in the order that is ``wanted``, and their names."""
     if schema is not None:
-        return sheet.read_by_schema(schema, present), tuple(schema.names)
-    lists = _read_lists(sheet, present)
+        return opened.read_by_schema(schema, present), tuple(schema.names)
+    lists = _read_lists(opened, present)
     if lists is not None:
         return lists, ()
-    columns = _feature_columns(sheet, present)
+    columns = _feature_columns(opened, present)
     # Columns 0, 1, 2, ... are a plain matrix without names.
     if columns == [str(place) for place in range(len(columns))]:
-        return _read_numbers(sheet, columns), ()
+        return _read_numbers(opened, columns), ()
     if wanted:
-        find_places(wanted, columns, where=sheet.where)
+        find_places(wanted, columns, where=opened.where)
         columns = [*wanted]
-    return _read_numbers(sheet, columns), tuple(columns)
+    return _read_numbers(opened, columns), tuple(columns)
 
 
-def _read_numbers(sheet: ColumnSource, names: Sequence[str]) -> NDArray[Any]:
+def _read_numbers(opened: ColumnSource, names: Sequence[str]) -> NDArray[Any]:
     for name in names:
-        _require_values(sheet, name, sheet.frame[name].is_null())
-    return np.stack([sheet.numbers(name) for name in names], axis=1)
+        _require_values(opened, name, opened.frame[name].is_null())
+    return np.stack([opened.numbers(name) for name in names], axis=1)
 
 
-def _require_values(sheet: ColumnSource, name: str, missing: Series) -> None:
+def _require_values(opened: ColumnSource, name: str, missing: Series) -> None:
     if missing.any():
-        sheet.refuse(
+        opened.refuse(
             int(missing.arg_max() or 0),
             f", column {name!r} has no value; expected a number: fill it or drop the row",
         )
 
 
-def _feature_columns(sheet: ColumnSource, names: list[str]) -> list[str]:
+def _feature_columns(opened: ColumnSource, names: list[str]) -> list[str]:
     """The columns that are features: all of a CSV file, else those of numbers."""
     from polars import selectors
 
-    if sheet.is_text:
+    if opened.is_text:
         if not names:
-            raise TableError(
-                f"{sheet.where}: has no column but {name_some(sheet.names)}; expected features too"
-            )
+            only = name_some(opened.names)
+            raise TableError(f"{opened.where}: has no column but {only}; expected features too")
         return names
     numeric = selectors.float() | selectors.integer() | selectors.boolean()
-    chosen = sheet.frame.select(names).select(numeric).columns
+    chosen = opened.frame.select(names).select(numeric).columns
     if not chosen:
         raise TableError(
-            f"{sheet.where}: has {name_some(sheet.names)}; expected numeric columns or a column "
+            f"{opened.where}: has {name_some(opened.names)}; expected numeric columns or a column "
             "'features' of lists of numbers"
         )
     return chosen
 
 
-def _read_lists(sheet: ColumnSource, present: list[str]) -> NDArray[Any] | None:
+def _read_lists(opened: ColumnSource, present: list[str]) -> NDArray[Any] | None:
     """The column ``features`` if its cells are lists of numbers, (rows, width)."""
     import polars as pl
 
     name = "features"
-    if name not in present or not isinstance(sheet.frame[name].dtype, pl.List | pl.Array):
+    if name not in present or not isinstance(opened.frame[name].dtype, pl.List | pl.Array):
         return None
-    column = sheet.frame[name]
+    column = opened.frame[name]
     if isinstance(column.dtype, pl.List) and (not len(column) or column[0] is None):
         raise TableError(
-            f"{sheet.where}: column {name!r} has no first row; expected lists of numbers"
+            f"{opened.where}: column {name!r} has no first row; expected lists of numbers"
         )
     lists = column.arr.to_list() if isinstance(column.dtype, pl.Array) else column
     width = getattr(column.dtype, "size", None) or len(lists[0])
     has_gap = lists.list.eval(pl.element().is_null()).list.any()
-    _require_values(sheet, name, lists.is_null() | has_gap.fill_null(value=False))
+    _require_values(opened, name, lists.is_null() | has_gap.fill_null(value=False))
     uneven = lists.list.len() != width
     if uneven.any():
         row = int(uneven.arg_max() or 0)
-        sheet.refuse(
+        opened.refuse(
             row,
             f", column {name!r} has {len(lists[row])} values, the first row {width}; expected "
             "one length",
@@ -129,10 +128,10 @@ def _read_lists(sheet: ColumnSource, present: list[str]) -> NDArray[Any] | None:
     return lists.list.to_array(width).to_numpy()
 
 
-def _read_labels(sheet: ColumnSource, name: str) -> NDArray[Any]:
+def _read_labels(opened: ColumnSource, name: str) -> NDArray[Any]:
     import polars as pl
 
-    column = sheet.frame[name]
+    column = opened.frame[name]
     if column.dtype in (pl.Categorical, pl.Enum):
         column = column.cast(pl.String)
     is_text = column.dtype == pl.String
@@ -140,16 +139,16 @@ def _read_labels(sheet: ColumnSource, name: str) -> NDArray[Any]:
     cells = column.fill_null("").str.strip_chars() if is_text else column
     missing = cells == "" if is_text else cells.is_null()
     if missing.any():
-        sheet.refuse(int(missing.arg_max() or 0), " has no label; expected one per row")
-    if sheet.is_text:
-        return parse_labels(cells.to_list(), where=sheet.where)
+        opened.refuse(int(missing.arg_max() or 0), " has no label; expected one per row")
+    if opened.is_text:
+        return parse_labels(cells.to_list(), where=opened.where)
     return np.array(cells.to_list(), np.str_) if is_text else cells.to_numpy()
 
 
-def _read_ids(sheet: ColumnSource, name: str | None) -> NDArray[Any] | None:
+def _read_ids(opened: ColumnSource, name: str | None) -> NDArray[Any] | None:
     if name is None:
         return None
-    return np.array(as_texts(sheet.frame[name]).str.strip_chars().to_list(), np.str_)
+    return np.array(as_texts(opened.frame[name]).str.strip_chars().to_list(), np.str_)
 
 
 def clean_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:

@@ -40,6 +40,13 @@ Lone = tuple[float, int, float]
 _DAY = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 
 
+def find_doubt(
+    name: str, cells: Series, present: Series, labels: Sequence[str], lone: Sequence[Lone]
+) -> str:
+    """What a drafted column may be instead, by the first question that finds something."""
+    return doubt_feature(present) or doubt_copy(cells, labels) or doubt_lone(name, lone)
+
+
 def doubt_feature(present: Series) -> str:
     """What a column may be instead of a feature, judged by its present cells; empty if no doubt."""
     distinct = present.n_unique()

@@ -16,17 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from safle.errors import SafleWarning, TableError
 from safle.tables.cells import MISSING, find_missing, is_date, is_number, split_unit
 from safle.tables.checks import ClassName
+from safle.tables.column_files import open_columns
 from safle.tables.columns import clean_labels, parse_labels
-from safle.tables.doubts import (
-    describe_few_texts,
-    doubt_copy,
-    doubt_feature,
-    doubt_lone,
-    find_lone,
-)
+from safle.tables.doubts import describe_few_texts, find_doubt, find_lone
 from safle.tables.findings import allowed_outside
 from safle.tables.schema import LABEL_COLUMN, MIN_SAMPLES, RARE, Column, Schema
-from safle.tables.sheets import read_sheet
 from safle.tables.sources import ColumnSource, frame_names, from_frame
 from safle.tables.table import (
     existing_file,
@@ -104,58 +98,58 @@ def draft_schema(
     {'age': {'low': 43.0, 'high': 61.0}, 'sex': {'levels': ['f', 'm']}}
     """
     is_frame = bool(frame_names(source))
-    sheet = from_frame(source) if is_frame else read_sheet(existing_file(source, TableError))
-    if not len(sheet.frame):
+    opened = from_frame(source) if is_frame else open_columns(existing_file(source, TableError))
+    if not len(opened.frame):
         raise TableError(
-            f"{sheet.where}: has no samples, so there is nothing to draft; is it the right file?"
+            f"{opened.where}: has no samples, so there is nothing to draft; is it the right file?"
         )
     wanted = None if label_column == LABEL_COLUMN else label_column
-    label_name = find_label(sheet.where, sheet.names, wanted) if labels is None else None
-    ignored = find_excluded(sheet.where, sheet.names, ignore, id_column) & {*sheet.names}
-    category_names = find_columns(sheet.where, categories, sheet.names)
-    marks = _split_marks(missing, sheet)
+    label_name = find_label(opened.where, opened.names, wanted) if labels is None else None
+    ignored = find_excluded(opened.where, opened.names, ignore, id_column) & {*opened.names}
+    category_names = find_columns(opened.where, categories, opened.names)
+    marks = _split_marks(missing, opened)
     found: list[Column] = []
     gaps: dict[str, int] = {}
     left_out: dict[str, str] = {}
     doubts: dict[str, str] = {}
-    label_cells = _label_cells(sheet, label_name, labels)
-    for name in sheet.names:
+    label_cells = _label_cells(opened, label_name, labels)
+    for name in opened.names:
         if name == label_name or name in ignored:
             continue
-        if sheet.frame[name].dtype.is_nested():
+        if opened.frame[name].dtype.is_nested():
             left_out[name] = "holds lists"
             continue
-        cells = sheet.texts(name).str.strip_chars()
+        cells = opened.texts(name).str.strip_chars()
         own_marks = marks.get(name, ())
         present = cells.filter(~find_missing(cells, (*MISSING, *marks[ALL], *own_marks)))
         drafted = _draft_column(name, present, category=name in category_names, least=least)
-        if isinstance(drafted, Column):
-            lone = [] if drafted.is_category else find_lone(_values(present), least)
-            # What few samples have is not named.
-            texts = {f"{value:.12g}" if times >= least else RARE for value, times, _ in lone}
-            found.append(replace(drafted, missing=own_marks, lone=tuple(sorted(texts))))
-            doubt = doubt_feature(present) or doubt_copy(cells, label_cells)
-            if drafted.is_category and name not in category_names:
-                few_texts = describe_few_texts(present)
-                doubt = f"is a category in the draft, but {few_texts}" if few_texts else doubt
-            if doubt := doubt or doubt_lone(name, lone):
-                doubts[name] = doubt
-            gaps[name] = len(cells) - len(present)
-        else:
+        if isinstance(drafted, str):
             left_out[name] = drafted
+            continue
+        lone = [] if drafted.is_category else find_lone(_values(present), least)
+        # What few samples have is not named.
+        texts = {f"{value:.12g}" if times >= least else RARE for value, times, _ in lone}
+        found.append(replace(drafted, missing=own_marks, lone=tuple(sorted(texts))))
+        gaps[name] = len(cells) - len(present)
+        is_guess = drafted.is_category and name not in category_names
+        if is_guess and (few_texts := describe_few_texts(present)):
+            doubts[name] = f"is a category in the draft, but {few_texts}"
+        elif doubt := find_doubt(name, cells, present, label_cells, lone):
+            doubts[name] = doubt
     if not found:
         reasons = [f"{name!r} {why}" for name, why in [*left_out.items()][:MAX_REASONS]]
-        more = f" and {len(left_out) - MAX_REASONS} more" if len(left_out) > MAX_REASONS else ""
+        if more := len(left_out) - len(reasons):
+            reasons.append(f"and {more} more")
         raise TableError(
-            f"{sheet.where}: no column that could be a feature; "
-            f"{', '.join(reasons) or 'it has none'}{more}"
+            f"{opened.where}: no column that could be a feature; "
+            f"{', '.join(reasons) or 'it has none'}"
         )
     sparse = {name for name, why in left_out.items() if why.startswith(SPARSE_REASONS)}
     schema = Schema(
         tuple(found),
         missing=tuple(dict.fromkeys((*MISSING, *marks[ALL]))),
         ignore=tuple({*left_out, *ignored} - sparse),
-        classes=_draft_classes(_read_labels(sheet, label_name, labels), sheet.where, least),
+        classes=_draft_classes(_read_labels(opened, label_name, labels), opened.where, least),
         label_column=label_column,
         sparse=tuple(sparse),
         least=least,
@@ -163,12 +157,12 @@ def draft_schema(
     return Draft(schema, gaps, left_out, doubts)
 
 
-def _split_marks(missing: Sequence[str], sheet: ColumnSource) -> dict[str, tuple[str, ...]]:
+def _split_marks(missing: Sequence[str], opened: ColumnSource) -> dict[str, tuple[str, ...]]:
     """The marks of missing values by column; those of `ALL` columns."""
     marks: dict[str, tuple[str, ...]] = {ALL: ()}
     for text in missing:
         name, _, mark = text.rpartition("=")
-        column = require_name(sheet.where, name, sheet.names) if name else ALL
+        column = require_name(opened.where, name, opened.names) if name else ALL
         marks[column] = (*marks.get(column, ()), mark.strip())
     return marks
 
@@ -180,21 +174,21 @@ def _values(present: Series) -> NDArray[np.float64]:
 
 
 def _read_labels(
-    sheet: ColumnSource, label_name: str | None, labels: ArrayLike | None
+    opened: ColumnSource, label_name: str | None, labels: ArrayLike | None
 ) -> NDArray[Any]:
     if labels is not None:
         return clean_labels(labels, where="the array of labels")
-    cells = [] if label_name is None else sheet.texts(label_name).str.strip_chars().to_list()
-    return parse_labels([*filter(None, cells)], where=sheet.where)
+    cells = [] if label_name is None else opened.texts(label_name).str.strip_chars().to_list()
+    return parse_labels([*filter(None, cells)], where=opened.where)
 
 
 def _label_cells(
-    sheet: ColumnSource, label_name: str | None, labels: ArrayLike | None
+    opened: ColumnSource, label_name: str | None, labels: ArrayLike | None
 ) -> list[str]:
     """The label of each sample as text; empty if there are no labels."""
     if labels is not None:
         return np.asarray(labels).astype(str).tolist()
-    return [] if label_name is None else sheet.texts(label_name).to_list()
+    return [] if label_name is None else opened.texts(label_name).to_list()
 
 
 def _draft_classes(labels: NDArray[Any], where: str, least: int) -> tuple[ClassName, ...]:

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from safle.errors import SafleWarning, TableError
 from safle.tables.arrays import read_npz_table, read_safetensors_table
 from safle.tables.cells import is_rounded, widen
+from safle.tables.column_files import COLUMN_SUFFIXES, open_columns
 from safle.tables.columns import clean_labels, name_labels, read_column_table
 from safle.tables.schema import Schema
-from safle.tables.sheets import SHEET_SUFFIXES, read_sheet
 from safle.tables.sources import ROUNDED, frame_names, from_frame
 from safle.tables.table import Table, check_features, existing_file, refuse_options
 
@@ -112,12 +112,12 @@ def _read_file(file: Path, split: str | None, columns: dict[str, Any], **expecte
         if suffix in _ARRAYS:
             refuse_options(file, **columns)
             return _ARRAYS[suffix](file, split)
-        if suffix in SHEET_SUFFIXES:
+        if suffix in COLUMN_SUFFIXES:
             refuse_options(file, split=split)
-            return read_column_table(read_sheet(file), **columns, **expected)
+            return read_column_table(open_columns(file), **columns, **expected)
     except OSError as error:
         raise TableError(f"{file}: cannot be read: {error}") from error
-    known = ", ".join([*_ARRAYS, *SHEET_SUFFIXES])
+    known = ", ".join([*_ARRAYS, *COLUMN_SUFFIXES])
     raise TableError(f"{file}: unknown file type; expected one of {known}{_IMAGES}")
 
 

@@ -194,22 +194,22 @@ def arrange_frame(features: Any, names: Sequence[str], schema: Schema | None = N
     """
     if not frame_names(features):
         return features
-    sheet = from_frame(features)
+    opened = from_frame(features)
     if schema is not None:
         others = {*schema.ignore, *schema.sparse, schema.label_column}
-        found = [name for name in sheet.names if name not in others]
-        return sheet.read_by_schema(schema, found, DROP_ADVICE)
-    match_columns(names, sheet.names, where=sheet.where, advice=DROP_ADVICE)
-    return np.stack([sheet.numbers(name) for name in names or sheet.names], axis=1)
+        found = [name for name in opened.names if name not in others]
+        return opened.read_by_schema(schema, found, DROP_ADVICE)
+    match_columns(names, opened.names, where=opened.where, advice=DROP_ADVICE)
+    return np.stack([opened.numbers(name) for name in names or opened.names], axis=1)
 
 
 def reorder_frame(features: Any, names: Sequence[str]) -> Any:
     """A polars frame with the columns ``names``; an array as it is."""
     if not frame_names(features):
         return features
-    sheet = from_frame(features)
-    find_places(names, sheet.names, where=sheet.where, advice=DROP_ADVICE)
-    return sheet.frame.select(names)
+    opened = from_frame(features)
+    find_places(names, opened.names, where=opened.where, advice=DROP_ADVICE)
+    return opened.frame.select(names)
 
 
 def _as_series(column: Any) -> Series:

@@ -1,4 +1,4 @@
-"""CSV and Parquet files -> sheets: polars frames of columns with names."""
+"""CSV and Parquet files -> polars frames of columns with names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from safle.tables.sources import ColumnSource
 if TYPE_CHECKING:
     from polars import DataFrame
 
-SHEET_SUFFIXES = (".csv", ".parquet")
+COLUMN_SUFFIXES = (".csv", ".parquet")
 DELIMITERS = ",;\t|"
 """If several split a header into as many cells, the first one counts."""
 # pandas adds its row numbers to a Parquet file under such names: they are no data.
@@ -28,11 +28,13 @@ MAGIC = b"PAR1"
 """The first and the last bytes of a Parquet file."""
 
 
-def read_sheet(path: Path) -> ColumnSource:
-    """The sheet of a file; `TableError` unless its suffix is one of `SHEET_SUFFIXES`."""
+def open_columns(path: Path) -> ColumnSource:
+    """The columns of a file; `TableError` unless its suffix is one of `COLUMN_SUFFIXES`."""
     suffix = path.suffix.lower()
-    if suffix not in SHEET_SUFFIXES:
-        raise TableError(f"{path}: columns have names in {' and '.join(SHEET_SUFFIXES)} files only")
+    if suffix not in COLUMN_SUFFIXES:
+        raise TableError(
+            f"{path}: columns have names in {' and '.join(COLUMN_SUFFIXES)} files only"
+        )
     return read_csv(path) if suffix == ".csv" else read_parquet(path)
 
 
@@ -49,8 +51,8 @@ def read_csv(path: Path) -> ColumnSource:
     def line_of(row: int) -> int:
         return next(islice(_rows(path, delimiter), row, None))[0]
 
-    sheet = ColumnSource(str(path), frame, is_text=True, line_of=line_of)
-    return replace(sheet, decimal_comma=delimiter != "," and _has_decimal_commas(sheet))
+    opened = ColumnSource(str(path), frame, is_text=True, line_of=line_of)
+    return replace(opened, decimal_comma=delimiter != "," and _has_decimal_commas(opened))
 
 
 def _read_fast(path: Path, delimiter: str, header: list[str]) -> DataFrame | None:
@@ -75,12 +77,12 @@ def _read_fast(path: Path, delimiter: str, header: list[str]) -> DataFrame | Non
     return frame
 
 
-def _has_decimal_commas(sheet: ColumnSource) -> bool:
-    comma, point = (_first_row(sheet.frame, pattern) for pattern in (DECIMAL_COMMA, DECIMAL_POINT))
+def _has_decimal_commas(opened: ColumnSource) -> bool:
+    comma, point = (_first_row(opened.frame, pattern) for pattern in (DECIMAL_COMMA, DECIMAL_POINT))
     if comma is not None and point is not None:
-        lines = sheet.line_of(comma), sheet.line_of(point)
+        lines = opened.line_of(comma), opened.line_of(point)
         raise TableError(
-            f"{sheet.where}: fractions have ',' in line {lines[0]} and '.' in line {lines[1]}; "
+            f"{opened.where}: fractions have ',' in line {lines[0]} and '.' in line {lines[1]}; "
             "expected one of them: is the comma a decimal comma, or does it separate thousands? "
             "Write numbers one way",
             line=max(lines),
