@@ -112,7 +112,7 @@ def draft_schema(
     gaps: dict[str, int] = {}
     left_out: dict[str, str] = {}
     doubts: dict[str, str] = {}
-    label_cells = _label_cells(opened, label_name, labels)
+    present_labels, label_cells = _read_labels(opened, label_name, labels)
     for name in opened.names:
         if name == label_name or name in ignored:
             continue
@@ -149,7 +149,7 @@ def draft_schema(
         tuple(found),
         missing=tuple(dict.fromkeys((*MISSING, *marks[ALL]))),
         ignore=tuple({*left_out, *ignored} - sparse),
-        classes=_draft_classes(_read_labels(opened, label_name, labels), opened.where, least),
+        classes=_draft_classes(present_labels, opened.where, least),
         label_column=label_column,
         sparse=tuple(sparse),
         least=least,
@@ -175,20 +175,13 @@ def _values(present: Series) -> NDArray[np.float64]:
 
 def _read_labels(
     opened: ColumnSource, label_name: str | None, labels: ArrayLike | None
-) -> NDArray[Any]:
+) -> tuple[NDArray[Any], list[str]]:
+    """The labels that there are, and the label of each sample as text; empty without labels."""
     if labels is not None:
-        return clean_labels(labels, where="the array of labels")
-    cells = [] if label_name is None else opened.texts(label_name).str.strip_chars().to_list()
-    return parse_labels([*filter(None, cells)], where=opened.where)
-
-
-def _label_cells(
-    opened: ColumnSource, label_name: str | None, labels: ArrayLike | None
-) -> list[str]:
-    """The label of each sample as text; empty if there are no labels."""
-    if labels is not None:
-        return np.asarray(labels).astype(str).tolist()
-    return [] if label_name is None else opened.texts(label_name).to_list()
+        cleaned = clean_labels(labels, where="the array of labels")
+        return cleaned, cleaned.astype(str).tolist()
+    texts = [] if label_name is None else opened.texts(label_name).str.strip_chars().to_list()
+    return parse_labels([*filter(None, texts)], where=opened.where), texts
 
 
 def _draft_classes(labels: NDArray[Any], where: str, least: int) -> tuple[ClassName, ...]:
