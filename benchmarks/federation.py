@@ -26,7 +26,7 @@ from benchmarks.memory import Peak, Work, load_solver, peak_of
 from benchmarks.report import Bar, Disagreement, Outcome, note
 from benchmarks.settings import Settings
 from safle import Accumulator, Encoder, Model, count, read, solve, sum_statistics, write
-from safle.server.contribution import open_contribution
+from safle.server.limits import open_contribution
 from safle.wire.container import read_limited
 from safle_lab.partitions import partition
 

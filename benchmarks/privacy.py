@@ -32,7 +32,7 @@ from safle import (
     public_sample,
     solve,
 )
-from safle.server.contribution import open_contribution
+from safle.server.limits import open_contribution
 from safle_private import (
     Gathering,
     History,

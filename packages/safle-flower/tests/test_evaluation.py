@@ -15,7 +15,7 @@ from flower_support.clients import node_with_airlock, serve_sites
 from safle import encode, open_table
 from safle.errors import EncoderMismatch, SettingsError
 from safle.evaluation.counts import Evaluation
-from safle.server.admission import Limits
+from safle.server.limits import Limits
 from safle.tables.schema import Column, Schema
 from safle.wire import container
 from safle_flower.tasks import EvaluationTask

@@ -26,7 +26,7 @@ from flower_support.rounds import (
 )
 from safle.basics import as_settings, to_mapping
 from safle.errors import FederationError, SettingsError, SolveError, StoreError
-from safle.server.admission import Limits
+from safle.server.limits import Limits
 from safle.server.store import Store
 from safle_flower import messages
 from safle_flower import round as flower_round
@@ -269,12 +269,12 @@ def test_the_report_is_written_however_a_run_ends_and_says_why_in_one_line(deplo
 
 
 def test_the_limits_of_a_run_are_those_of_its_store(deployment, federation, tmp_path):
-    report = deployment.run(["b", "a"], **{"most-samples": 49, "class-type": "int"})
+    report = deployment.run(["b", "a"], **{"most-samples": 49, "classes": "0,1,2"})
     assert statuses(report) == {"b": "refused", "a": "accepted"}
     assert "50 samples" in reasons(report)["b"]
     assert Store.open(tmp_path / "store").limits.most_samples == 49
-    with pytest.raises(StoreError, match="class_type"):
-        deployment.run(["b", "a"], **{"class-type": "str"})
+    with pytest.raises(StoreError, match="classes"):
+        deployment.run(["b", "a"], classes="a,b")
     deployment.run(["b", "a"])
     assert Store.open(tmp_path / "store").limits.most_samples == 49
 
@@ -301,7 +301,7 @@ def test_this_version_of_flower_keeps_what_the_adapter_replaces():
 
 
 def test_settings_survive_flowers_flat_configuration():
-    limits = Limits(classes=(1, 2), class_type="int")
+    limits = Limits(classes=(1, 2))
     run = Run.limited(limits, store="/s", output="/o", encoder="/e", expected="a,b", least=2)
     flat = to_mapping(run)
     assert as_settings(Run, flat) == run
@@ -321,7 +321,6 @@ def test_settings_survive_flowers_flat_configuration():
         ({"store": ""}, "store is not set"),
         ({"encoder": ""}, "encoder is not set"),
         ({"most-samples": 0}, "most_samples"),
-        ({"class-type": "float"}, "class-type"),
         ({"nosuch": 1}, "unknown setting"),
         ({"ridge": "x"}, "ridge"),
     ],

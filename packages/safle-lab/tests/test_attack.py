@@ -13,7 +13,7 @@ from private_support.private_rounds import make_parties
 from safle import count, make_encoder
 from safle.encoders.calibration import declared_range
 from safle.errors import SafleError, WireError
-from safle.server.contribution import open_contribution
+from safle.server.limits import open_contribution
 from safle_lab.attack import attack
 from safle_lab.lattice import Residual
 from safle_private import Masked

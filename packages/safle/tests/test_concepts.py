@@ -16,9 +16,9 @@ SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
     "public classes": 76,
-    "packed tuples": 54,
+    "packed tuples": 52,
     "isinstance on values that add up": 0,
-    "lines": 22_832,
+    "lines": 22_777,
 }
 
 

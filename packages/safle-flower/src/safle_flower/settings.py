@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from safle import Limits, check_client
 from safle.basics import split_names
+from safle.cli import parse_classes
 from safle.errors import SettingsError
 
 
@@ -29,7 +30,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     at_once : clients asked at a time, so that unread answers do not pile up anywhere
     largest : bytes of the largest answer that is read
     evaluate : whether clients are asked for evaluation counts once the model is there
-    most_samples, most_classes, classes, class_type, allow_empty : of `safle.server.Limits`
+    most_samples, most_classes, classes, allow_empty : of `safle.server.Limits`
     ridge, head, criterion : of `safle.solve`
 
     Examples
@@ -54,7 +55,6 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     most_samples: int = Limits.most_samples
     most_classes: int = Limits.most_classes
     classes: str = ""
-    class_type: Literal["any", "int", "str"] = "any"
     allow_empty: bool = False
     ridge: float | Literal["auto"] = "auto"
     head: str = "auto"
@@ -91,8 +91,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
         return Limits(
             self.most_samples,
             self.most_classes,
-            split_names(self.classes),
-            self.class_type,
+            tuple(parse_classes(self.classes or None) or ()),
             self.allow_empty,
         )
 

@@ -30,9 +30,9 @@ from .evaluation.report import EvaluationReport as EvaluationReport
 from .model.estimator import SafleClassifier as SafleClassifier
 from .model.model import Model as Model
 from .model.model import load_model as load_model
-from .server.admission import Limits as Limits
 from .server.card import write_card as write_card
-from .server.contribution import check_client as check_client
+from .server.folder import check_client as check_client
+from .server.limits import Limits as Limits
 from .server.store import Store as Store
 from .server.summing import read_total as read_total
 from .server.summing import sum_files as sum_files

@@ -10,7 +10,7 @@ import pytest
 from safle import Accumulator, decode, encode
 from safle.encoders.codes import Block, CodeSpace, Layout
 from safle.errors import InvariantError, WireError
-from safle.server.contribution import open_contribution
+from safle.server.limits import open_contribution
 from safle.statistics.low_rank import LowRank
 from safle.statistics.statistics import Margins
 from support.data_sets import KINDS, fixed_data

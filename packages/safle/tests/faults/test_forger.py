@@ -18,7 +18,7 @@ from safle import Accumulator, Model, Statistics, count, decode, encode, evaluat
 from safle.encoders.calibration import declared_range
 from safle.errors import EncoderMismatch, InvariantError, SafleError, WireError
 from safle.evaluation.counts import Evaluation
-from safle.server.contribution import open_contribution
+from safle.server.limits import open_contribution
 from safle.statistics.histogram import Histogram
 from safle.wire.grams import has_few_samples
 from safle_private import plan_noise, publish

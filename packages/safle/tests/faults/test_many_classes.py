@@ -7,7 +7,7 @@ import pytest
 
 from safle import Accumulator, Statistics, count, encode
 from safle.errors import LimitExceeded
-from safle.server.admission import Limits
+from safle.server.limits import Limits
 from safle.server.store import Store
 from safle.server.summing import sum_files
 from support.data_sets import fixed_encoder

@@ -26,7 +26,7 @@ from safle import decode
 folder, template, action = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 data = (folder / "new.stats").read_bytes()
 decode(data)
-MODULES = ("store", "folder", "admission", "contribution")
+MODULES = ("store", "folder", "limits")
 OURS = ("/basics/atomic.py", "/basics/journal.py", *(f"/server/{name}.py" for name in MODULES))
 
 def act(place):

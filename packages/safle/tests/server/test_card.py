@@ -7,7 +7,7 @@ import pytest
 from safle import LinearEncoder, Model, count, declared_range, solve
 from safle.errors import InvalidInput
 from safle.server.card import write_card
-from safle.server.contribution import Contribution
+from safle.server.limits import Contribution
 
 HOSTILE = "ill|<b>\n# all good"
 

@@ -15,6 +15,7 @@ import pytest
 
 from safle import Accumulator, Statistics, count, encode
 from safle.basics.journal import append_event, read_rows
+from safle.cli.options import take_limits
 from safle.encoders.codes import CodeSpace
 from safle.errors import (
     DuplicateContribution,
@@ -27,8 +28,8 @@ from safle.errors import (
     SettingsError,
     StoreError,
 )
-from safle.server.admission import Limits
-from safle.server.contribution import client_of, file_name_of
+from safle.server.folder import client_of, file_name_of
+from safle.server.limits import Limits
 from safle.server.store import Store
 from support.data_sets import fixed_data, repeated
 
@@ -568,15 +569,8 @@ def test_contributions_that_became_a_link_are_not_followed(parts, store, tmp_pat
 # --- Limits ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        Limits(class_type="int"),
-        Limits(classes=(0, 1, 2)),
-        Limits(classes=("0", "1", "2"), class_type="int"),
-    ],
-)
-def test_with_declared_classes_the_first_comer_cannot_shut_out_the_rest(data, parts, store, limits):
+def test_with_declared_classes_the_first_comer_cannot_shut_out_the_rest(data, parts, store):
+    limits = Limits(classes=(0, 1, 2))
     store.declare(limits)
     words = count(data.encoder, data.features[:5], np.array(list("abcde")))
     with pytest.raises(LimitExceeded, match="class 'a'"):
@@ -588,16 +582,21 @@ def test_with_declared_classes_the_first_comer_cannot_shut_out_the_rest(data, pa
     assert [*again.members] == ["a"]
 
 
-def test_without_a_declared_type_the_error_says_how_to_declare_it(data, parts, store):
+def test_without_declared_classes_the_error_says_how_to_declare_them(data, parts, store):
     words = encode(count(data.encoder, data.features[:5], np.array(list("abcde"))))
     store.add("words", words)
-    with pytest.raises(LimitExceeded, match="class_type"):
+    with pytest.raises(LimitExceeded, match="declare the right ones"):
         store.add("a", parts[0])
     with pytest.raises(StoreError, match="client 'words'"):
-        store.declare(Limits(class_type="int"))
+        store.declare(Limits(classes=(0, 1, 2)))
     store.remove("words")
-    store.declare(Limits(class_type="int"))
+    store.declare(Limits(classes=(0, 1, 2)))
     store.add("a", parts[0])
+
+
+@pytest.mark.parametrize(("text", "classes"), [("0, 1", (0, 1)), ("ill,well", ("ill", "well"))])
+def test_classes_that_are_typed_have_the_type_of_labels_in_a_table(text, classes):
+    assert take_limits({"only_classes": text}) == Limits(classes=classes)
 
 
 def test_the_number_of_classes_is_limited_over_all_clients(data, store):
@@ -612,7 +611,7 @@ def test_the_number_of_classes_is_limited_over_all_clients(data, store):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"most_samples": 0}, {"most_classes": 1.5}, {"class_type": "float"}, {"classes": (1, "a")}],
+    [{"most_samples": 0}, {"most_classes": 1.5}, {"classes": (1, "a")}],
 )
 def test_limits_that_make_no_sense_are_refused(wrong):
     with pytest.raises((SettingsError, InvalidInput)):

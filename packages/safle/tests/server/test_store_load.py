@@ -1,4 +1,4 @@
-"""A thousand contributions into one store: the last costs what the first cost."""
+"""Many contributions in one store: opening reads heads, and the last costs what the first cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import psutil
 import pytest
+
+from safle import Store, count, declared_range, encode, make_encoder
 
 REPOSITORY = Path(__file__).parents[4]
 
@@ -72,3 +76,25 @@ def test_the_thousandth_client_costs_the_store_what_the_first_cost(tmp_path):
     early, late = (found["written"][end] - found["written"][end - 499] for end in (500, 999))
     assert late < 1.2 * early
     assert found["memory"][999] < 1.1 * found["memory"][99]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes that are read")
+def test_opening_a_store_reads_heads_and_adding_reads_no_other_contribution(tmp_path):
+    encoder = make_encoder(declared_range(0, 1, feature_dim=30), "random-features")
+    clients = np.random.default_rng(0).random((20, 40, 30))
+    sent = [encode(count(encoder, rows, rows[:, 0] > 0.5)) for rows in clients]
+    with Store.create(tmp_path / "store", encoder) as store:
+        for client, content in enumerate(sent[1:]):
+            store.add(f"client {client}", content)
+    process = psutil.Process()
+    start = process.io_counters().read_chars
+    with Store.open(tmp_path / "store", writing=True) as store:
+        opened = process.io_counters().read_chars
+        store.add("late", sent[0])
+        added = process.io_counters().read_chars
+        store.total()
+        summed = process.io_counters().read_chars
+    everything = sum(map(len, sent))
+    assert summed - added >= everything
+    assert opened - start < everything / 3
+    assert added - opened < everything / len(sent)

@@ -24,7 +24,7 @@ from safle.errors import (
     WireError,
 )
 from safle.server import summing
-from safle.server.admission import Limits
+from safle.server.limits import Limits
 from safle.server.store import Store
 from safle.server.summing import sum_files
 from safle.statistics.histogram import Histogram

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safle import Accumulator, Encoder, Statistics, count, decode, encode, sum_statistics
 from safle.encoders.codes import Block, Layout, tables_of
 from safle.errors import InvariantError, NotEnoughMemory, SettingsError
-from safle.server.contribution import open_contribution
+from safle.server.limits import open_contribution
 from safle.server.store import Store
 from safle.statistics.exposure import find_exposure
 from safle.statistics.gram import Triangle

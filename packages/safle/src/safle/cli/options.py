@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from safle.basics.paths import naming
-from safle.basics.texts import split_names
 from safle.cli.session import Written
 from safle.errors import InvalidInput
 
@@ -145,10 +144,10 @@ def parse_classes(text: str | None, like: Any = None) -> Sequence[ClassName] | N
         return None
     names = [name.strip() for name in text.split(",")]
     if "" in names:
-        raise InvalidInput(f"--classes {text!r}; expected names separated by commas")
+        raise InvalidInput(f"classes {text!r}; expected names separated by commas")
     if like is not None and len(like) and np.asarray(like).dtype.kind == "U":
         return names
-    parsed: Sequence[ClassName] = parse_labels(names, where="--classes").tolist()
+    parsed: Sequence[ClassName] = parse_labels(names, where="the list of classes").tolist()
     return parsed
 
 
@@ -178,12 +177,6 @@ limit_options = options(
     option("--most-samples", MOST_SAMPLES, "N", type=COUNT, show_default="10 million"),
     option("--most-classes", MOST_CLASSES, "N", type=COUNT, show_default="1,000"),
     option("--only-classes", "Refuse all other classes.", "A,B,C", show_default="any"),
-    option(
-        "--class-type",
-        "Refuse classes of the other type.",
-        type=click.Choice(["any", "int", "str"]),
-        show_default="any: the first client's",
-    ),
     flag("--allow-empty", "Take contributions of no samples.", default=None),
 )
 """What a client may claim, for every command that admits contributions."""
@@ -191,12 +184,12 @@ limit_options = options(
 
 def take_limits(options: dict[str, Any], before: Any = None) -> Any:
     """Take the `Limits` out of a command's ``options``; limits not given are as ``before``."""
-    from safle.server.admission import Limits
+    from safle.server.limits import Limits
 
-    names = ("most_samples", "most_classes", "only_classes", "class_type", "allow_empty")
+    names = ("most_samples", "most_classes", "only_classes", "allow_empty")
     given = {name: value for name in names if (value := options.pop(name, None)) is not None}
     if "only_classes" in given:
-        given["classes"] = split_names(given.pop("only_classes"))
+        given["classes"] = parse_classes(given.pop("only_classes"))
     return replace(before or Limits(), **given)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from safle.basics.templates import templates_of
 from safle.errors import InvalidInput
-from safle.server.contribution import Contribution
+from safle.server.limits import Contribution
 
 if TYPE_CHECKING:
     from safle.model.model import Model

@@ -15,26 +15,33 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote_to_bytes
 
 from filelock import FileLock, Timeout
 
 from safle.basics import atomic
 from safle.basics.journal import Row, append_event, read_rows, take_lock
 from safle.encoders.base import Encoder
-from safle.errors import StoreError
-from safle.server.contribution import client_of, file_name_of
+from safle.errors import InvalidInput, StoreError
 
 ENCODER = "encoder.safetensors"
 LIMITS = "limits.toml"
 CONTRIBUTIONS = "contributions"
 LOG = "log.jsonl"
 LOCK = ".lock"
+SUFFIX = ".stats"
+MAX_NAME_BYTES = 240
+"""Of a file's name: what a write in progress adds to it fits into the 255 of a file system."""
 SECONDS_TO_WAIT = 5.0
-RECEIVING, RECEIVED, REMOVED = "receiving", "received", "removed"
-INTERRUPTED, STILL_THERE = "interrupted", "still there"
+RECEIVING = "receiving"
+RECEIVED = "received"
+REMOVED = "removed"
+INTERRUPTED = "interrupted"
+STILL_THERE = "still there"
 _ENDS = {
     (RECEIVING, True): RECEIVED,
     (RECEIVING, False): INTERRUPTED,
@@ -197,3 +204,67 @@ def _log_size(folder: Path) -> int:
 
 def _age_of(path: Path) -> tuple[float, str]:
     return path.stat().st_mtime, path.name
+
+
+def check_client(name: object) -> str:
+    """A client's name, or `InvalidInput`.
+
+    >>> check_client("hospital-a")
+    'hospital-a'
+    """
+    if (
+        not isinstance(name, str)
+        or not name
+        or not name.isprintable()
+        or name != name.strip()
+        or len(file_name_of(name).encode()) > MAX_NAME_BYTES
+    ):
+        raise InvalidInput(
+            f"the client's name is {str(name)[:80]!r}; expected one line without spaces around it, "
+            f"of at least one character, whose file name takes at most {MAX_NAME_BYTES} bytes"
+        )
+    return name
+
+
+def file_name_of(client: str) -> str:
+    """The name of a client's file: one that no system takes for a folder, a command or another's.
+
+    Letters and digits of any script, ``-``, ``_``, space and inner ``.`` stay; all else is ``%XX``.
+
+    >>> file_name_of("Klinik Süd"), file_name_of("../etc"), file_name_of("a.b")
+    ('Klinik Süd.stats', '%2E.%2Fetc.stats', 'a.b.stats')
+    """
+    kept = "".join(char if _stays(char) else _escape(char) for char in client)
+    # Letters may be one character only together, as the parts of a Korean syllable.
+    if unicodedata.normalize("NFC", kept) != kept:
+        kept = "".join(char if char.isascii() else _escape(char) for char in kept)
+    for end in ("^[.]", "[.]$"):
+        kept = re.sub(end, "%2E", kept)
+    return kept + SUFFIX
+
+
+def client_of(file_name: str) -> str | None:
+    """The client whose file has this name; None if it is nobody's.
+
+    >>> client_of("%2E.%2Fetc.stats"), client_of("thesis.txt"), client_of("%61.stats")
+    ('../etc', None, None)
+    """
+    stem = file_name.removesuffix(SUFFIX)
+    try:
+        client = check_client(unquote_to_bytes(stem).decode())
+    except (ValueError, InvalidInput):
+        return None
+    return client if file_name_of(client) == file_name else None
+
+
+def fold(client: str) -> str:
+    """Equal for names that some file systems take for one."""
+    return unicodedata.normalize("NFC", client.casefold())
+
+
+def _stays(char: str) -> bool:
+    return char in "-_. " or unicodedata.category(char)[0] == "L" or char.isdecimal()
+
+
+def _escape(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogatepass"))

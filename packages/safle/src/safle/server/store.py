@@ -11,7 +11,6 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -35,11 +34,10 @@ from safle.errors import (
     WireError,
 )
 from safle.server import folder as files
-from safle.server.admission import Admission, Limits
-from safle.server.contribution import (
+from safle.server.limits import (
+    Admission,
     Contribution,
-    check_client,
-    fold,
+    Limits,
     open_contribution,
     read_contribution,
 )
@@ -83,13 +81,20 @@ class Store:
         self._logged, places = files.read(folder)
         self._members: dict[str, Contribution] = {}
         self._unreadable = files.find_missing(self._logged, folder, places)
-        self._by_folded_name = {fold(client): client for client in [*places, *self._unreadable]}
+        self._by_folded_name = {
+            files.fold(client): client for client in [*places, *self._unreadable]
+        }
         for client, path in places.items():
-            with self._finding(client, self._unreadable):
-                received = self._logged.get(client, {}).get("time", "")
+            received = self._logged.get(client, {}).get("time", "")
+            try:
                 head = read_contribution(path, client, self.encoder.space, received)
+            except (SafleError, OSError) as error:
+                self._unreadable[client] = self._describe_damage(client, error)
+            else:
                 self._members[client] = head
-        self._admission = self._admit_all(self.limits)
+        self._admission = self._admission_by(self.limits)
+        for member in self._members.values():
+            self._admission.join(member)
 
     @staticmethod
     def create(
@@ -156,23 +161,21 @@ class Store:
     def declare(self, limits: Limits) -> None:
         """Set what clients may send from now on; refused if a member has sent more."""
         self._require_writing()
-        admission = self._admit_all(limits, checking=True)
-        limits.save(self.folder / files.LIMITS)
-        self.limits = limits
-        self._admission = admission
-
-    def _admit_all(self, limits: Limits, *, checking: bool = False) -> Admission:
-        admission = Admission(limits, most_total_samples=self.encoder.layout.most_samples)
+        admission = self._admission_by(limits)
         for client, member in self._members.items():
             try:
-                if checking:
-                    admission.check(member, allow_duplicates=True)
+                admission.check(member, allow_duplicates=True)
             except SafleError as error:
                 raise StoreError(
                     f"client {client!r} is in and breaks these limits: {error}"
                 ) from error
             admission.join(member)
-        return admission
+        limits.save(self.folder / files.LIMITS)
+        self.limits = limits
+        self._admission = admission
+
+    def _admission_by(self, limits: Limits) -> Admission:
+        return Admission(limits, most_total_samples=self.encoder.layout.most_samples)
 
     def add(
         self,
@@ -198,7 +201,7 @@ class Store:
         require_type("data", data, bytes, memoryview, advice=ADVICE)
         sha256 = hashlib.sha256(data).hexdigest()
         try:
-            check_client(client)
+            files.check_client(client)
             admit = self._admission.check_classes
             statistics, sent = open_contribution(client, data, self.encoder.space, admit)
             if client in self._members:
@@ -222,7 +225,7 @@ class Store:
         member = replace(sent, received=received)
         self._unreadable.pop(client, None)
         self._members[client] = member
-        self._by_folded_name[fold(client)] = client
+        self._by_folded_name[files.fold(client)] = client
         self._admission.join(member)
         _log.info("%s: took %s, %d samples", self.folder, client, member.samples)
         return member
@@ -239,7 +242,7 @@ class Store:
 
     def _check_place(self, client: str, sha256: str) -> None:
         """Refuse a name whose file would take another's place."""
-        other = self._by_folded_name.get(fold(client), client)
+        other = self._by_folded_name.get(files.fold(client), client)
         if other != client:
             raise InvalidInput(
                 f"client {client!r}: its name differs from that of {other!r} in case only, and "
@@ -280,7 +283,7 @@ class Store:
             path.unlink()
             atomic.flush(path.parent)
         self._logged.pop(client, None)
-        self._by_folded_name.pop(fold(client), None)
+        self._by_folded_name.pop(files.fold(client), None)
         self._unreadable.pop(client, None)
         member = self._members.pop(client, None)
         if member is not None:
@@ -296,16 +299,20 @@ class Store:
             raise StoreError("; ".join(self._unreadable.values()))
         total = Accumulator(self.encoder)
         for client in self._walk(progress):
-            with self._naming(client):
+            try:
                 total.add(self._read(client))
+            except (SafleError, OSError) as error:
+                raise StoreError(self._describe_damage(client, error)) from error
         return total
 
     def problems(self, progress: Progress = no_progress) -> list[str]:
         """Read everything and list what is wrong; the list is empty if all is well."""
         problems = dict(self._unreadable)
         for client in self._walk(progress):
-            with self._finding(client, problems):
+            try:
                 self._read(client).multiply_out()
+            except (SafleError, OSError) as error:
+                problems[client] = self._describe_damage(client, error)
         return [*problems.values()]
 
     def _read(self, client: str) -> Statistics:
@@ -319,26 +326,10 @@ class Store:
             raise WireError("it has changed since the store was opened")
         return statistics
 
-    @contextmanager
-    def _naming(self, client: str) -> Iterator[None]:
-        """Turn errors in a contribution into a `StoreError` that names its file and client."""
-        try:
-            yield
-        except (SafleError, OSError) as error:
-            path = self._path_of(client)
-            reason = str(error).removeprefix(f"{path}: ")
-            raise StoreError(
-                f"{path}: the contribution of {client!r} is damaged: {reason}"
-            ) from error
-
-    @contextmanager
-    def _finding(self, client: str, problems: dict[str, str]) -> Iterator[None]:
-        """Note errors in a contribution among the problems."""
-        try:
-            with self._naming(client):
-                yield
-        except StoreError as error:
-            problems[client] = str(error)
+    def _describe_damage(self, client: str, error: Exception) -> str:
+        path = self._path_of(client)
+        reason = str(error).removeprefix(f"{path}: ")
+        return f"{path}: the contribution of {client!r} is damaged: {reason}"
 
     def remarks(self) -> list[str]:
         """What is no error, and worth knowing: contributions that nobody added, and other files."""

@@ -19,9 +19,8 @@ from safle.basics.paths import BESIDE, StrPath, as_path, find_files, naming
 from safle.basics.progress import Progress, no_progress
 from safle.encoders.codes import CodeSpace
 from safle.errors import FederationError, InvalidInput, MissingExtra, SafleError
-from safle.server.admission import Admission, Limits
-from safle.server.contribution import Contribution
 from safle.server.folder import is_store
+from safle.server.limits import Admission, Contribution, Limits
 from safle.server.store import Store
 from safle.statistics.statistics import Statistics, Sums
 from safle.statistics.summable import Summable

@@ -85,17 +85,15 @@ def _restore(
     opened: container.Container,
     space: CodeSpace | None = None,
     admit: Admit = lambda _classes: None,
-    multiply_out: bool = True,
     like: Statistics | None = None,
 ) -> Statistics:
     if like is not None:
         space = like.space
-        # Adding it does that.
-        multiply_out = False
     header, found = _check_header(opened, space)
     admit(tuple(header.classes))
     statistics = _read_sums(opened, header, found)
-    if multiply_out:
+    if like is None:
+        # What is to be added is multiplied out when it is.
         statistics.multiply_out()
     return statistics
 

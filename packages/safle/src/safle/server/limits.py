@@ -1,4 +1,4 @@
-"""Admission: the limits that a contribution must keep, in a store and in a sum alike.
+"""Limits: what a contribution must keep, in a store and in a sum alike; and the facts of one.
 
 The operator declares `Limits` before anybody sends anything. Without them the first client could
 use up all samples that a gram can count, or name classes that no other client has. `Admission` also
@@ -12,18 +12,71 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from safle.basics import atomic
 from safle.basics.paths import as_toml, read_toml
 from safle.basics.settings import as_settings
+from safle.encoders.codes import CodeSpace
 from safle.errors import CountOverflow, DuplicateContribution, LimitExceeded, SettingsError
-from safle.server.contribution import Contribution
+from safle.statistics.statistics import Statistics
 from safle.tables.checks import ClassName, as_class_names
+from safle.wire.formats import Admit
+from safle.wire.statistics import FORMAT, read_head
 
-ClassType = Literal["any", "int", "str"]
-_TYPES = {"int": int, "str": str}
-_PLURALS = {"int": "integers", "str": "strings"}
+
+@dataclass(frozen=True)
+class Contribution:
+    """The facts of one client's file, as stores and sums list them.
+
+    Attributes
+    ----------
+    client : who sent it, or the name of its file
+    digest : of its content; the contribution's identity
+    samples : number of samples that it counts
+    bytes : size of the file
+    classes : names of the classes it has seen; none in a histogram
+    received : when it came into a store, in UTC
+
+    Examples
+    --------
+    >>> Contribution("hospital-a", "0" * 64, samples=120, bytes=4096, classes=("ill",)).samples
+    120
+    """
+
+    client: str
+    digest: str
+    samples: int
+    bytes: int
+    classes: tuple[ClassName, ...] = ()
+    received: str = ""
+
+
+def open_contribution(
+    client: str, data: bytes, space: CodeSpace, admit: Admit = lambda _classes: None
+) -> tuple[Statistics, Contribution]:
+    """The statistics in a file's bytes, and their facts; a `SafleError` for bad ones.
+
+    All is verified but one thing: a gram that was sent as columns is multiplied out when it is
+    first added or read, and only then shows whether its entries are integers.
+
+    Parameters
+    ----------
+    space : the code space that is expected
+    admit : gets the class names before sections are decompressed; refuses by `LimitExceeded`
+    """
+    statistics, digest = FORMAT.open(data, like=Statistics.empty(space), admit=admit)
+    samples = statistics.sample_count
+    return statistics, Contribution(client, digest, samples, len(data), statistics.class_names)
+
+
+def read_contribution(
+    path: Path, client: str, space: CodeSpace, received: str = ""
+) -> Contribution:
+    """What the head of a file says; its sums are not read, and nothing vouches for it yet."""
+    digest, header = read_head(path)
+    space.check_same_encoder(header.fingerprint, same_layout=True)
+    size = path.stat().st_size
+    return Contribution(client, digest, header.samples, size, tuple(header.classes), received)
 
 
 @dataclass(frozen=True)
@@ -35,7 +88,6 @@ class Limits:
     most_samples : of one client
     most_classes : of all clients together
     classes : the only classes that are allowed; empty if all are
-    class_type : type of the class names: "int", "str", or "any" (the first client decides)
     allow_empty : whether to admit a client without samples; usually it has sent the wrong file
 
     Examples
@@ -47,23 +99,14 @@ class Limits:
     most_samples: int = 10_000_000
     most_classes: int = 1_000
     classes: tuple[ClassName, ...] = ()
-    class_type: ClassType = "any"
     allow_empty: bool = False
 
     def __post_init__(self) -> None:
-        if self.class_type not in ("any", *_TYPES):
-            raise SettingsError(f"class_type {self.class_type!r}; expected any, int or str")
         for name in ("most_samples", "most_classes"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise SettingsError(f"{name} {value!r}; expected a whole number, at least 1")
-        classes = self.classes
-        if self.class_type == "int":
-            try:
-                classes = tuple(int(name) for name in classes)
-            except ValueError as error:
-                raise SettingsError(f"classes of type int: {error}") from error
-        object.__setattr__(self, "classes", as_class_names(classes))
+        object.__setattr__(self, "classes", as_class_names(self.classes))
 
     @staticmethod
     def read(path: Path) -> Limits:
@@ -93,14 +136,8 @@ class Limits:
     def check_classes(self, classes: Sequence[ClassName], before: Set[ClassName]) -> None:
         """Refuse classes that break a limit, alone or together with the classes ``before``.
 
-        Without a declared type nobody can tell who is wrong: the error says how to declare it.
+        Without declared classes nobody can tell who is wrong: the error says how to declare them.
         """
-        expected = _TYPES.get(self.class_type)
-        if expected and (wrong := [name for name in classes if type(name) is not expected]):
-            raise LimitExceeded(
-                f"class {_quote(wrong[0])}; the classes of this federation are "
-                f"{_PLURALS[self.class_type]} (class_type)"
-            )
         if self.classes and (unknown := sorted({*classes} - {*self.classes}, key=str)):
             raise LimitExceeded(
                 f"class {_quote(unknown[0])} is not one of the {len(self.classes)} that this "
@@ -111,8 +148,8 @@ class Limits:
         if len({type(name) for name in union}) > 1:
             raise LimitExceeded(
                 f"class {_quote(classes[0])}; other clients have classes of another type, like "
-                f"{_quote(next(iter(before)))}: declare the right type (class_type), and remove "
-                "the clients that have the other"
+                f"{_quote(next(iter(before)))}: declare the right ones (--only-classes; classes "
+                "in limits.toml), and remove the clients that have others"
             )
         if len(union) > self.most_classes:
             raise LimitExceeded(
