@@ -14,6 +14,5 @@ from .noise import epsilon_of as epsilon_of
 from .noise import plan_noise as plan_noise
 from .noise import publish as publish
 from .noisy import Privacy as Privacy
-from .rehearsal import add_privately as add_privately
 from .round import PrivateRound as PrivateRound
 from .round import declare_round as declare_round

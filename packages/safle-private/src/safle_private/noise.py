@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from safle import DENSE_LIMIT, ClassName, FreeSums, Layout, Statistics, as_class_names
 from safle.basics import require_type
 from safle.errors import InvalidInput, SafleWarning, SettingsError
-from safle_private.noisy import CALIBRATIONS, NoisyStatistics, Privacy
+from safle_private.noisy import NoisyStatistics, Privacy
 
 SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}
 """Shares of rho: the few counts, of many samples each, need little of it."""
@@ -87,12 +87,6 @@ def plan_noise(
     epsilon, delta : what to promise
     calibration : where the encoder's thresholds came from, "declared" or "public"
     """
-    if calibration not in CALIBRATIONS:
-        raise InvalidInput(
-            f"calibration {calibration!r}; expected {' or '.join(CALIBRATIONS)}: thresholds from "
-            "the clients' own data say something about it that this noise does not cover; make "
-            "another encoder, and count again"
-        )
     rho = rho_within(epsilon, delta)
     changes = Sensitivity.of(layout)
     scales: dict[str, Any] = {}

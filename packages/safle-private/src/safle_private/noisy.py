@@ -20,7 +20,6 @@ from safle.basics import list_names, require_free_memory
 from safle.errors import CountOverflow, InvalidInput, SettingsError
 
 LARGEST_SUM = 1 << 61
-MECHANISM = "discrete Gaussian"
 CALIBRATIONS = ("declared", "public")
 """Where an encoder's thresholds and moments may come from at no cost."""
 SCATTER = 2.0
@@ -46,7 +45,6 @@ class Privacy:
     releases : number of releases of the same data so far, this one included
     total_epsilon : of all these releases together, for the same delta
     calibration : where the encoder's thresholds came from
-    mechanism : how the noise was drawn
     """
 
     epsilon: float
@@ -58,7 +56,6 @@ class Privacy:
     releases: int = 1
     total_epsilon: float = 0.0
     calibration: str = "declared"
-    mechanism: str = MECHANISM
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "total_epsilon", self.total_epsilon or self.epsilon)
@@ -81,10 +78,11 @@ class Privacy:
                 f"releases {str(self.releases)[:40]}; expected a whole number from 1 to "
                 f"{MOST_RELEASES:,}"
             )
-        if self.calibration not in CALIBRATIONS or self.mechanism != MECHANISM:
-            raise SettingsError(
-                f"calibration {self.calibration!r} and mechanism {self.mechanism!r}; expected "
-                f"one of {', '.join(CALIBRATIONS)}, and {MECHANISM!r}"
+        if self.calibration not in CALIBRATIONS:
+            raise InvalidInput(
+                f"calibration {self.calibration!r}; expected {' or '.join(CALIBRATIONS)}: "
+                "thresholds from the clients' own data say something about it that this noise does "
+                "not cover; make another encoder, and count again"
             )
 
     @property
@@ -181,7 +179,7 @@ class NoisyStatistics(Sums):
             "columns": f"{self.dim:,}",
             "privacy": noise.promise,
             "rho": f"{noise.rho:.4g}",
-            "noise": f"{noise.mechanism}; of scale {noise.gram:.4g} in products, "
+            "noise": f"discrete Gaussian; of scale {noise.gram:.4g} in products, "
             f"{noise.cross:.4g} in class sums, {noise.counts:.4g} in class counts, in real units",
             "calibration": noise.calibration,
             "encoder": self.fingerprint,

@@ -160,7 +160,6 @@ PROMISES = {
     "releases": [0],
     "total_epsilon": [0.01],
     "calibration": ["histogram"],
-    "mechanism": ["none"],
     "more": [1],
 }
 LIES = [

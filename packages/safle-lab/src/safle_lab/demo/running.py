@@ -37,9 +37,9 @@ from safle import (
 )
 from safle.basics import atomic, render_page
 from safle_lab.charts import SHARED_TEMPLATES, Chart, Mix, Series, draw
+from safle_lab.demo.masking import add_privately
 from safle_lab.digits import Digits, load_digits
 from safle_lab.partitions import Parts, class_mix, partition
-from safle_private import add_privately
 
 PIXELS = declared_range(0, 16, 64)
 """A digit is 8 x 8 pixels of 0 to 16: a range everybody knows without seeing data."""

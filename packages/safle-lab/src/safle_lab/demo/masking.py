@@ -1,4 +1,4 @@
-"""A whole private round in one process, with keys of its own: for demonstrations and tests."""
+"""A whole private round in one process, with keys of its own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from safle import Summable
-from safle_private.keyholder import History, answer_request
-from safle_private.keys import PrivateKey
-from safle_private.messages import Gathering, KeyholderAnswer, Masked, Request, mask
-from safle_private.round import declare_round
+from safle_private import (
+    Gathering,
+    History,
+    KeyholderAnswer,
+    Masked,
+    PrivateKey,
+    Request,
+    answer_request,
+    declare_round,
+    mask,
+)
 
 
 def add_privately(
@@ -20,7 +27,7 @@ def add_privately(
 
     Parameters
     ----------
-    zero, most_total_samples : see `declare_round`
+    zero, most_total_samples : see `safle_private.declare_round`
     values : for each client, by name, a function that makes its value when its turn comes
 
     Examples
