@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from safle import Accumulator, Evaluation, LinearEncoder, Statistics, count, decode, encode
-from safle.basics.memory import MOST_MEMORY, most_memory
+from safle.basics.memory import MAX_MEMORY, most_memory
 from safle.encoders.codes import Block, CodeSpace, Layout
 from safle.errors import EncoderMismatch, NotEnoughMemory, SettingsError, WireError
 from safle.statistics.histogram import Histogram
@@ -50,7 +50,7 @@ def test_a_small_file_of_many_columns_is_refused_unless_the_caller_allows_more(
 
 
 def test_the_limit_is_two_gigabytes_and_said_in_words():
-    assert most_memory() == MOST_MEMORY == 2**31
+    assert most_memory() == MAX_MEMORY == 2**31
     # Of 540 bytes: 3.6 GB, when nobody refused it.
     with pytest.raises(WireError, match=r"takes [\d.]+ GB; the limit is 2.1 GB"):
         decode(wide(26_000))

@@ -230,7 +230,7 @@ def test_a_ray_cluster_gives_the_same_bytes_and_errors_also_when_a_task_is_kille
     clients: Path, pooled: bytes, monkeypatch
 ) -> None:
     pytest.importorskip("ray")
-    monkeypatch.setattr(summing, "LARGEST_SHARD", 1)
+    monkeypatch.setattr(summing, "MAX_SHARD", 1)
     files, output = sorted(clients.iterdir()), clients.parent / "total"
     shares: list[float] = []
     with killing_a_worker() as killed:

@@ -25,7 +25,7 @@ from safle.basics.paths import StrPath, open_regular
 from safle.basics.texts import printable
 from safle.errors import InvalidInput, StoreError
 
-LONGEST_TEXT = 500
+MAX_TEXT = 500
 SECONDS_TO_WAIT = 60.0
 """For another process that is adding a row, which takes moments."""
 Row = dict[str, Any]
@@ -65,7 +65,7 @@ def append_row(path: StrPath, row: Mapping[str, Any]) -> None:
 def append_event(path: StrPath, event: str, *, who: str, sha256: str = "", note: str = "") -> Row:
     """Add a row of a log: what happened now, to whom, with which file; return it."""
     texts = {"who": who, "sha256": sha256, "note": note}
-    short = {name: printable(text[:LONGEST_TEXT], " ").strip() for name, text in texts.items()}
+    short = {name: printable(text[:MAX_TEXT], " ").strip() for name, text in texts.items()}
     row = {"time": now(), "event": event, **short}
     append_row(path, row)
     return row

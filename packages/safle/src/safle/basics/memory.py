@@ -7,7 +7,7 @@ import re
 
 from safle.errors import NotEnoughMemory, SettingsError
 
-MOST_MEMORY = 1 << 31
+MAX_MEMORY = 1 << 31
 """Bytes that reading a file may take, unless the caller allows more."""
 VARIABLE = "SAFLE_MOST_MEMORY"
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -48,7 +48,7 @@ def most_memory(allowed: int | None = None) -> int:
         return allowed
     text = os.environ.get(VARIABLE)
     if text is None:
-        return MOST_MEMORY
+        return MAX_MEMORY
     match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) ?([KMGT]?)B?", text.strip(), re.IGNORECASE)
     if match is None:
         raise SettingsError(f"{VARIABLE} is {text[:40]!r}; expected a size like 8GB")

@@ -25,12 +25,12 @@ SHEET_JSON = ".release.json"
 """Suffixes of a contribution's release sheet, for people and programs, after its own name."""
 BESIDE = (SHEET, SHEET_JSON, ".sig")
 """Suffixes of files that lie beside contributions and are none."""
-MOST_BYTES = 1 << 22
-MOST_KEYS = 1 << 18
-MOST_PARTS = 16
+MAX_BYTES = 1 << 22
+MAX_KEYS = 1 << 18
+MAX_PARTS = 16
 """Most parts of one dotted key; our files have three."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
-_LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MOST_PARTS},}}")
+_LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_PARTS},}}")
 
 
 def as_path(place: StrPath) -> Path:
@@ -107,7 +107,7 @@ def naming(path: StrPath) -> Iterator[None]:
         raise type(error)(f"{path}: {error}") from error
 
 
-def read_toml(path: StrPath, what: str, *, most: int = MOST_BYTES) -> dict[str, Any]:
+def read_toml(path: StrPath, what: str, *, most: int = MAX_BYTES) -> dict[str, Any]:
     """The content of a TOML file, which messages call ``what``; `SettingsError` for anything else.
 
     >>> import tempfile
@@ -131,14 +131,14 @@ def parse_toml(data: bytes | str, where: str) -> dict[str, Any]:
     """
     try:
         text = data if isinstance(data, str) else data.decode()
-        if len(text) > MOST_BYTES or text.count("=") > MOST_KEYS:
+        if len(text) > MAX_BYTES or text.count("=") > MAX_KEYS:
             raise SettingsError(
                 f"{where}: {len(text):,} characters and {text.count('='):,} keys; expected at most "
-                f"{MOST_BYTES:,} and {MOST_KEYS:,}"
+                f"{MAX_BYTES:,} and {MAX_KEYS:,}"
             )
         if _LONG_KEY.search(text):
             raise SettingsError(
-                f"{where}: a key of more than {MOST_PARTS} parts; expected fewer dots"
+                f"{where}: a key of more than {MAX_PARTS} parts; expected fewer dots"
             )
         return tomllib.loads(text)
     except SettingsError:

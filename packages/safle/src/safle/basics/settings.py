@@ -22,7 +22,7 @@ Value = bool | int | float | str
 _PLACE = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
 """The end of msgspec's message about a value inside another: ``- at `$.inner.names[3]` ``."""
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
-LONGEST_SHOWN = 60
+MAX_SHOWN = 60
 
 
 def as_settings(
@@ -122,7 +122,9 @@ def describe(settings_type: type[Any]) -> dict[str, Setting]:
 
 
 def _setting(field: inspect.Field) -> Setting:
-    expected, text, chosen = field.type, "", ""
+    expected = field.type
+    text = ""
+    chosen = ""
     if isinstance(expected, inspect.UnionType):
         expected = next(t for t in expected.types if not isinstance(_bare(t), inspect.NoneType))
     if isinstance(expected, inspect.Metadata):
@@ -169,7 +171,8 @@ def _explain(message: str, settings_type: type[Any], given: Any) -> str:
     place = _PLACE.search(message)
     path = place[1] if place else ""
     name = path.removeprefix(".")
-    expected, found = inspect.type_info(settings_type), given
+    expected = inspect.type_info(settings_type)
+    found = given
     for key, index in _STEP.findall(path):
         try:
             found = found[key or int(index)]
@@ -194,7 +197,7 @@ def _explain(message: str, settings_type: type[Any], given: Any) -> str:
         # A value of a table whose names are not known: msgspec does not say which.
         return f"{name}: {text[0].lower()}{text[1:]}"
     shown = repr(found)
-    shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
+    shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}..."
     return f"{name or 'it'} is {shown}; expected {_in_words(expected) or text}"
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from safle.errors import InvalidInput
 
 T = TypeVar("T")
-LONGEST_REASON = 300
+MAX_REASON = 300
 NAMES_SHOWN = 12
 _FORMULA_START = re.compile(r"['=+\-@\t\r\n]")
 
@@ -36,7 +36,7 @@ def reason_of(error: BaseException) -> str:
     >>> reason_of(ValueError("a\n  b")), reason_of(KeyError())
     ('a b', 'KeyError')
     """
-    return " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
+    return " ".join(str(error).split())[:MAX_REASON] or type(error).__name__
 
 
 def name_some(names: Iterable[object], most: int = 20) -> str:

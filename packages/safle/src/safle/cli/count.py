@@ -81,7 +81,8 @@ def count(
     """
     policy = Policy.find(options["policy_path"])
     before = prepare_before(options)
-    encoder, trusted = load_encoder(encoder_path), options["trust_features"]
+    encoder = load_encoder(encoder_path)
+    trusted = options["trust_features"]
     table = open_matching(encoder, features, trusted=trusted, **opt.pick_table_options(options))
     with session.progress(f"counting {features.name}") as advance:
         counts = count_table(
@@ -159,7 +160,8 @@ def rehearse(
     """
     from safle.site.rehearsal import rehearse as count_and_judge
 
-    encoder, trusted = load_encoder(encoder_path), options["trust_features"]
+    encoder = load_encoder(encoder_path)
+    trusted = options["trust_features"]
     table = open_matching(encoder, features, trusted=trusted, **opt.pick_table_options(options))
     with session.progress(f"rehearsing {features.name}") as advance:
         rehearsal = count_and_judge(

@@ -93,7 +93,8 @@ def _make_option(name: str, by_kind: dict[str, Setting]) -> opt.Decorator:
     metavar: str | None = "NAME"
     flag = f"--{name.replace('_', '-')}"
     if settings["type"] is click.BOOL:
-        flag, metavar = f"{flag}/--no-{flag[2:]}", None
+        flag = f"{flag}/--no-{flag[2:]}"
+        metavar = None
         settings |= {"is_flag": True, "default": None}
     elif isinstance(settings["type"], click.IntRange):
         metavar = "N"
@@ -109,7 +110,8 @@ def _choose_type(settings: Sequence[Setting]) -> click.ParamType[Any]:
         return click.Choice([*dict.fromkeys(c for s in settings for c in s.choices)])
     if settings[0].type is not int:
         return click.BOOL if settings[0].type is bool else click.STRING
-    least, most = [s.minimum for s in settings], [s.maximum for s in settings]
+    least = [s.minimum for s in settings]
+    most = [s.maximum for s in settings]
     return click.IntRange(
         None if None in least else min(x for x in least if x is not None),
         None if None in most else max(x for x in most if x is not None),

@@ -81,7 +81,9 @@ def evaluate(
         model = load_model(files[0])
         cell = least_cell(policy, before)
         counted = _count(session, model, files[1], options, leaves=leaves, least_cell=cell)
-        total, sites, privacy = counted[0], {}, privacy_facts(model)
+        total = counted[0]
+        sites = {}
+        privacy = privacy_facts(model)
         if counts is not None:
             fingerprint = model.encoder.fingerprint
             release(session, counted, counts, policy, before, encoder=fingerprint)
@@ -225,7 +227,8 @@ def card(session: Session, /, model: Path, test: Path | None, output: Path, **op
     is refused. It is Markdown, to be read and completed by people: what the model
     is for, and who answers for it, is yours to add.
     """
-    loaded, figures = load_model(model), {}
+    loaded = load_model(model)
+    figures = {}
     data = _find_data(session, loaded, options["total"])
     if test is not None:
         counts, _, _ = _count(session, loaded, test, options)

@@ -98,7 +98,8 @@ def show_exposure(session: Session, exposure: Exposure) -> None:
 
 def show_schema(session: Session, path: Path, schema: Schema, gaps: dict[str, int] | None) -> None:
     """A schema's columns, and how many values are missing in each where that is known."""
-    titles, rows = ["column", "type", "range or levels"], []
+    titles = ["column", "type", "range or levels"]
+    rows = []
     for column in schema.columns:
         span = f"{column.low:g} to {column.high:g} {column.unit}".rstrip()
         shown = ("category", list_names(column.levels)) if column.is_category else ("number", span)

@@ -16,7 +16,8 @@ from safle.errors import InvalidInput
 if TYPE_CHECKING:
     from safle.tables.checks import ClassName
 
-MAIN_PANEL, FINER_PANEL = "What most need", "Finer settings"
+MAIN_PANEL = "What most need"
+FINER_PANEL = "Finer settings"
 """Panels of the options of a command that has many."""
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)

@@ -54,7 +54,9 @@ def _predict(
 ) -> int:
     """Write the predictions of a table; return their number."""
     table = open_matching(model.encoder, path, labelled=False, **opt.pick_table_options(options))
-    proba, outside, done = options["proba"], model.watch(), 0
+    proba = options["proba"]
+    outside = model.watch()
+    done = 0
     titles = [f"probability_{name}" for name in model.class_names] if proba else []
 
     def write(block: NDArray[Any], _labels: Any) -> None:
@@ -119,7 +121,8 @@ def export(session: Session, /, model: Path, backbone: Path | None, output: Path
     from safle.model.export import to_onnx
 
     loaded = load_model(model)
-    graph, facts = to_onnx(loaded), {}
+    graph = to_onnx(loaded)
+    facts = {}
     if backbone is not None:
         join = entry_points(group="safle.exports", name="backbone")
         if not join:

@@ -9,9 +9,9 @@ They add theirs by entry points in the group ``safle.releases``: an object with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any
 
 import rich_click as click
 
@@ -22,24 +22,13 @@ HOUSE = "safle-private"
 MASKS = f"Hide the counts under masks, in a private round. Needs the package {HOUSE}."
 
 
-class ReleaseHook(Protocol):
-    """What an entry point of ``safle.releases`` is."""
-
-    def options(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Add options to a command."""
-
-    def prepare(self, options: Mapping[str, Any]) -> Before | None:
-        """What to do before a release, by the options of a command."""
-
-
-def _hooks() -> Iterator[ReleaseHook]:
-    for entry in entry_points(group="safle.releases"):
-        yield entry.load()
+def _hooks() -> list[Any]:
+    return [entry.load() for entry in entry_points(group="safle.releases")]
 
 
 def before_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of all houses; without one, --round says what to install."""
-    hooks = [*_hooks()]
+    hooks = _hooks()
     for hook in hooks:
         function = hook.options(function)
     return function if hooks else _masks(function)

@@ -71,7 +71,8 @@ class Session:
         """A result on stdout: names and values, one pair a line."""
         from rich.text import Text
 
-        console, width = _console(sys.stdout), max(map(len, rows), default=0)
+        console = _console(sys.stdout)
+        width = max(map(len, rows), default=0)
         console.print(Text(printable(title), style="bold"), soft_wrap=True)
         for name, value in rows.items():
             line = Text(f"  {name:<{width}}  ", style="cyan")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import rich_click as click
 
 from safle.basics import atomic
-from safle.basics.paths import MOST_BYTES, read_capped
+from safle.basics.paths import MAX_BYTES, read_capped
 from safle.basics.settings import describe
 from safle.cli import options as opt
 from safle.cli.facts import model_facts
@@ -58,7 +58,7 @@ def _read_priors(_context: click.Context, _option: click.Parameter, text: str | 
         return text
     from safle.tables.columns import parse_labels
 
-    data = read_capped(text, MOST_BYTES, "a list of priors", InvalidInput)
+    data = read_capped(text, MAX_BYTES, "a list of priors", InvalidInput)
     try:
         rows = [row for row in csv.reader(data.decode().splitlines()) if row]
         names = parse_labels([name.strip() for name, _ in rows], where=text).tolist()

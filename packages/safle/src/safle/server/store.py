@@ -81,9 +81,8 @@ class Store:
         self._logged, places = files.read(folder)
         self._members: dict[str, Contribution] = {}
         self._unreadable = files.find_missing(self._logged, folder, places)
-        self._by_folded_name = {
-            files.fold(client): client for client in [*places, *self._unreadable]
-        }
+        names = [*places, *self._unreadable]
+        self._by_folded_name = {files.fold(name): name for name in names}
         for client, path in places.items():
             received = self._logged.get(client, {}).get("time", "")
             try:

@@ -28,7 +28,7 @@ from safle.wire import container
 from safle.wire.formats import encode, format_named, read, write
 
 NOISY = "noisy statistics"
-LARGEST_SHARD = 64
+MAX_SHARD = 64
 """Most files in a shard: a smaller shard is repeated, or waited for, in less time."""
 SHARDS_PER_WORKER = 4
 """Shards under way at a time: they bound the cluster's memory."""
@@ -193,7 +193,7 @@ def add_on_ray(
         yield admitted(first)
         workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         at_a_time = SHARDS_PER_WORKER * workers
-        shards = _split(sources[1:], min(LARGEST_SHARD, -(-len(sources) // at_a_time)))
+        shards = _split(sources[1:], min(MAX_SHARD, -(-len(sources) // at_a_time)))
         add_shard = ray.remote(max_retries=ATTEMPTS - 1)(_add_shard)
         for wave in _split(shards, at_a_time):
             for reference in [add_shard.remote(add, shard, zero) for shard in wave]:
@@ -264,19 +264,15 @@ def _split(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-def _is_store(source: str) -> bool:
-    return is_store(Path(source))
-
-
 def _type_of(source: str) -> str:
     """The type of a file; what is none is refused when it is read."""
-    found = None if _is_store(source) else container.peek_file_type(source)
+    found = None if is_store(Path(source)) else container.peek_file_type(source)
     return found or Statistics.format
 
 
 def _read(source: str) -> bytes:
     """The bytes of a file, or of a store's sum."""
-    if _is_store(source):
+    if is_store(Path(source)):
         return encode(Store.open(source).total().snapshot())
     return container.read_limited(source)
 
@@ -285,7 +281,7 @@ def _find_sources(paths: Iterable[StrPath], output: StrPath) -> list[str]:
     """The files to add up; `InvalidInput` if there is none, or the output is one of them."""
     sources: list[str] = []
     for path in paths:
-        is_one = _is_store(str(path))
+        is_one = is_store(Path(path))
         sources += [str(path)] if is_one else find_files([path], except_for=BESIDE)
     if not sources:
         raise InvalidInput("nothing to sum; expected at least one file")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from safle.evaluation.counts import Evaluation
     from safle.model.model import Model
 
-MOST_WEIGHT = 0.8
+MAX_WEIGHT = 0.8
 """Estimates of a code are then off by at least half a deviation."""
 ROWS_AT_ONCE = 4_096
 """Rows that are encoded together, and among which the usual code of a column is searched."""
@@ -143,7 +143,7 @@ def _judge(
     columns = independent_columns(statistics)
     share = columns / len(samples.rows)
     shares = (min(share, 1.0), min(share, 1.0))
-    if share <= MOST_WEIGHT:
+    if share <= MAX_WEIGHT:
         lengths = np.sqrt(np.maximum(statistics.diagonal, 1).astype(np.float64))
         times = copies[samples.rows]
         shares = find_shares(

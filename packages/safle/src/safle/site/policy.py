@@ -26,13 +26,13 @@ import msgspec
 from safle.basics.paths import read_toml
 from safle.basics.settings import as_settings
 from safle.errors import PolicyRefused, SettingsError
-from safle.site.disguises import MOST_WEIGHT
+from safle.site.disguises import MAX_WEIGHT
 from safle.site.release import Release
 
 VARIABLE = "SAFLE_POLICY"
 """The environment variable that names a site's policy where no option does."""
-MOST_BYTES = 1 << 20
-LEAST_OPENED = 3
+MAX_BYTES = 1 << 20
+MIN_OPENED = 3
 """Of a sum of two clients, each knows the other's part."""
 EXAMPLE = """\
 mode = "plain"                  # or "masked": only sums under masks leave
@@ -67,7 +67,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     encoders, models : fingerprints of the encoders, and digests of the models, that this site
         answers; empty for all. The sheet names one that the site has not accepted before
     least_cell : fewest samples in a cell of a plain contribution that is not empty: a sum, or a
-        difference of sums, that is a count. No sample then weighs more than `MOST_WEIGHT` in a
+        difference of sums, that is a count. No sample then weighs more than `MAX_WEIGHT` in a
         weighted sum of columns, no fewer samples all of it, and no row outweighs a cell: see
         `safle.site.disguises`
     keyholders : fingerprints of the allowed keyholders' keys; empty for all
@@ -103,7 +103,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Policy:
         """The policy in a file; `SettingsError` if the file holds none."""
-        content = read_toml(path, "a policy", most=MOST_BYTES)
+        content = read_toml(path, "a policy", most=MAX_BYTES)
         return as_settings(Policy, content, where=f"{path}: ")
 
     @staticmethod
@@ -159,10 +159,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"cells cannot be judged here: the sum of at least {release.least_clients:,} "
                 f"clients opens, of at most {release.most_samples:,} samples"
             )
-            enough = (
-                release.least_clients >= LEAST_OPENED and release.most_samples >= self.least_cell
-            )
-            limit = f"sums of at least {LEAST_OPENED} clients and {self.least_cell:,} samples"
+            enough = release.least_clients >= MIN_OPENED and release.most_samples >= self.least_cell
+            limit = f"sums of at least {MIN_OPENED} clients and {self.least_cell:,} samples"
             return _verdict("least_cell", limit, found, enough)
         judged = release.distinct_rows or release
         disguises = judged.disguises
@@ -176,9 +174,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             found = f"a cell of {disguises.smallest:,} in disguise"
             found = f"{found}: codes, differences, or rows that are counted often"
             return _verdict("least_cell", limit, found, kept=False)
-        if disguises is not None and disguises.weight > MOST_WEIGHT:
+        if disguises is not None and disguises.weight > MAX_WEIGHT:
             found = f"a sample with {disguises.weight:.0%} of the weight of a sum of columns"
-            return _verdict("least_cell", f"at most {MOST_WEIGHT:.0%}", found, kept=False)
+            return _verdict("least_cell", f"at most {MAX_WEIGHT:.0%}", found, kept=False)
         # Of a cell of k equal samples, k - 1 have 1 - 1 / k; those of a smaller one have all.
         most = 1 - 0.5 / self.least_cell
         if disguises is not None and disguises.few > most:

@@ -33,7 +33,7 @@ from safle.wire.formats import encode
 
 HELD_OUT = 5
 """One of this many samples is held out, to judge the model of the others."""
-LEAST_FIT = 0.5
+MIN_FIT = 0.5
 """Share of columns below which we doubt that the features are the encoder's."""
 MANY_JUDGED = 100
 """Held-out samples from which on "all right" is suspect; a good table had all of 36 right."""
@@ -79,7 +79,7 @@ class Rehearsal:
     def doubts(self) -> list[str]:
         """What seems to be wrong with the samples."""
         doubts = [self.repeats] if self.repeats else []
-        if self.fit < LEAST_FIT:
+        if self.fit < MIN_FIT:
             doubts.append(
                 f"only {self.fit:.0%} of the columns fit; expected nearly all. Are these the "
                 "columns and units, or for images the backbone, that the encoder was calibrated "

@@ -20,9 +20,9 @@ from safle.basics.memory import require_free_memory
 
 SMALLEST_DIRECTION = 1e-8
 """Weighted sums of columns, of length 1 each, that are shorter than this are rounding."""
-MOST_STARTS = 1_024
+MAX_STARTS = 1_024
 """Samples from which a set is searched; of more, those with the largest leverage."""
-LEAST_PART = 0.25
+MIN_PART = 0.25
 """Of its fair part of a sum, what a sample of a set must have to be considered."""
 ROUNDS = 3
 """Steps of the power method: more changed no share by a hundredth."""
@@ -54,10 +54,10 @@ def find_shares(blocks: Blocks, few: int = 1) -> tuple[float, float]:
         basis = np.asarray(solve_triangular(factor, block.T, trans="T")).T
         leverage = (basis**2).sum(axis=1)
         one = max(one, float(leverage.max(initial=0)))
-        found = basis[leverage >= LEAST_PART / few]
+        found = basis[leverage >= MIN_PART / few]
         starts = found if starts is None else np.concatenate([starts, found])
-        if len(starts) > MOST_STARTS:
-            starts = starts[np.argsort((starts**2).sum(axis=1))[-MOST_STARTS:]]
+        if len(starts) > MAX_STARTS:
+            starts = starts[np.argsort((starts**2).sum(axis=1))[-MAX_STARTS:]]
     largest = one if few < 2 or starts is None else max(one, _share_of_few(starts, few))
     return min(one, 1.0), min(largest, 1.0)
 

@@ -30,7 +30,7 @@ from safle.wire.container import declared_digest
 from safle.wire.formats import format_named
 
 CLASSES_SHOWN = 20
-LONGEST_TEXT = 60
+MAX_TEXT = 60
 NOT_ACCEPTED = "chosen by the coordinator; not accepted here before"
 Rows = Mapping[str, str]
 Sheet = Mapping[str, Rows]
@@ -203,4 +203,4 @@ def _describe_class(samples: int, rows: int) -> str:
 def _shorten(text: object) -> str:
     """A text that anybody may have written, as one short line."""
     shown = printable(text, " ")
-    return shown if len(shown) <= LONGEST_TEXT else f"{shown[:LONGEST_TEXT]}…"
+    return shown if len(shown) <= MAX_TEXT else f"{shown[:MAX_TEXT]}…"
