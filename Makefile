@@ -94,7 +94,7 @@ $(VENV)/.made:
 SETTINGS := $(HOUSES:%=%/pyproject.toml) requirements-dev.txt
 
 # The install compiles the kernels; where their sources are newer, they are compiled again.
-$(LIBRARY): $(wildcard $(KERNELS)/*.[ch])
+$(LIBRARY): $(wildcard $(KERNELS)/*.[ch] $(KERNELS)/*.inc)
 	$(BIN)/python $(KERNELS)/build.py
 
 $(VENV)/.demo: $(CORE)/pyproject.toml packages/safle-private/pyproject.toml packages/safle-lab/pyproject.toml $(VENV)/.made

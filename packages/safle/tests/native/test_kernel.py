@@ -103,11 +103,12 @@ def test_a_library_that_is_missing_says_what_to_do() -> None:
     assert "safle._native.build" in told
 
 
-def test_a_library_of_other_sources_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["native.h", "count.c", "count.inc"])
+def test_a_library_of_other_sources_is_refused(tmp_path: Path, name: str) -> None:
     """As after an update of a working tree: its kernels may take other arguments."""
     shutil.copytree(Path(safle.__file__).parent, tmp_path / "safle")
-    header = tmp_path / "safle/_native/native.h"
-    header.write_text(header.read_text() + "/* changed */")
+    source = tmp_path / "safle/_native" / name
+    source.write_text(source.read_text() + "/* changed */")
     # Whoever names a library is believed, as the sanitizers' test is.
     told = error_of_loading(PYTHONPATH=str(tmp_path), SAFLE_LIBRARY="")
     assert "libsafle" in told

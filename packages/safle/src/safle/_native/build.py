@@ -21,6 +21,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SOURCES = sorted(HERE.glob("*.c"))
+TEMPLATES = sorted(HERE.glob("*.inc"))
+"""Functions that a source includes once for each type."""
 SUFFIXES = {"Darwin": ".dylib", "Windows": ".dll"}
 LEVELS = {
     "portable": [],
@@ -52,7 +54,7 @@ PLATFORMS = {
 def source_digest() -> int:
     """A number that changes with every change of the sources; 0 where there are none."""
     digest = hashlib.sha256()
-    for source in [*SOURCES, *HERE.glob("*.h")]:
+    for source in [*SOURCES, *HERE.glob("*.h"), *TEMPLATES]:
         digest.update(source.read_bytes())
     return int.from_bytes(digest.digest()[:8], "big") if SOURCES else 0
 

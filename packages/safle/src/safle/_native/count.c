@@ -22,32 +22,10 @@ enum { VECTORS = HALF / VECTOR };
 typedef uint8_t bytes __attribute__((vector_size(VECTOR)));
 typedef uint8_t loose_bytes __attribute__((vector_size(VECTOR), aligned(1)));
 
-/* mark_seen: seen[bases[e] + symbols[s, e]] = 1 for tiles of TILE experts; a symbol that its expert
- * has not makes `wrong` 1. to_columns, of symbols that passed: columns[e, s] = ranks[the same]. */
-#define SYMBOLS(T, t)                                                                             \
-    KERNEL_OF(to_columns, t)(const T *restrict symbols, i64 samples, i64 experts,                 \
-                             const i64 *restrict bases, const int32_t *restrict ranks,            \
-                             int32_t *restrict columns, i64 first, i64 last) {                    \
-        for (i64 part = first; part < last; part++)                                               \
-            for (i64 sample = 0; sample < samples; sample++)                                      \
-                for (i64 e = part * TILE; e < least(experts, part * TILE + TILE); e++)            \
-                    columns[e * samples + sample] = ranks[bases[e] + symbols[sample * experts + e]]; \
-    }                                                                                             \
-    KERNEL_OF(mark_seen, t)(const T *restrict symbols, i64 samples, i64 experts,                  \
-                            const i64 *restrict bases, uint8_t *restrict seen, i64 *wrong,        \
-                            i64 first, i64 last) {                                                \
-        for (i64 part = first; part < last; part++)                                               \
-            for (i64 sample = 0; sample < samples; sample++)                                      \
-                for (i64 e = part * TILE; e < least(experts, part * TILE + TILE); e++) {          \
-                    i64 code = bases[e] + symbols[sample * experts + e];                          \
-                    if (code < bases[e + 1])                                                      \
-                        seen[code] = 1;                                                           \
-                    else                                                                          \
-                        *wrong = 1;                                                               \
-                }                                                                                 \
-    }
-SYMBOLS(uint8_t, u1)
-SYMBOLS(uint16_t, u2)
+#define S u1
+#include "symbols.inc"
+#define S u2
+#include "symbols.inc"
 
 /* Sort each expert's samples by column: order[e, starts[c] : starts[c + 1]] are the samples in
  * column c of expert e; the last column of an expert ends at the sample count. */
@@ -111,86 +89,10 @@ static void sum_rows(const uint8_t *restrict rows, const uint32_t *members, i64 
     memcpy(counts + HALF, odd, HALF);
 }
 
-#define COUNT(T, t)                                                                               \
-    static void NAMED3(count_block, t, LEVEL)(                                                    \
-        i64 left, const int32_t *columns, i64 samples, const i64 *offsets, i64 experts,           \
-        const uint32_t *order, const i64 *starts, i64 dim, T *restrict gram, uint8_t *rows) {     \
-        uint8_t counts[WIDTH];                                                                    \
-        i64 right = least(left + WIDTH, offsets[experts]);                                        \
-        fill_rows(columns, samples, offsets, experts, left, rows);                                \
-        for (i64 expert = 0; expert < experts; expert++) {                                        \
-            i64 first = most(left, offsets[expert + 1]);                                          \
-            if (first >= right) break;                                                            \
-            for (i64 column = offsets[expert]; column < offsets[expert + 1]; column++) {          \
-                i64 at = starts[column], end = end_of(starts, offsets, expert, column, samples);  \
-                T *restrict target = gram + start(column, dim) + first;                           \
-                const uint8_t *visible = counts + (first - left);                                 \
-                /* The rows of a triangle lie far apart: fetch what is about to be added to. */   \
-                for (i64 k = 0; k < right - first; k += 64 / (i64)sizeof(T))                      \
-                    __builtin_prefetch(target + k, 1);                                            \
-                while (at < end) {                                                                \
-                    i64 stop = least(end, at + ROWS_PER_BYTE);                                    \
-                    sum_rows(rows, order + expert * samples + at, stop - at, counts);             \
-                    for (i64 k = 0; k < right - first; k++) target[k] += visible[k];              \
-                    at = stop;                                                                    \
-                }                                                                                 \
-            }                                                                                     \
-        }                                                                                         \
-    }                                                                                             \
-    /* All pairs of different experts. Pieces are pairs of column blocks, one long and one short; \
-     * `rows` has samples * HALF bytes. */                                                        \
-    KERNEL_OF(count_block_pairs, t)(const int32_t *columns, i64 samples, const i64 *offsets,      \
-                                    i64 experts, const uint32_t *order, const i64 *starts,        \
-                                    i64 dim, T *gram, uint8_t *rows, i64 first, i64 last) {       \
-        i64 blocks = (offsets[experts] + WIDTH - 1) / WIDTH;                                      \
-        for (i64 block = first; block < last; block++) {                                          \
-            i64 mirror = blocks - 1 - block;                                                      \
-            NAMED3(count_block, t, LEVEL)                                                         \
-            (block * WIDTH, columns, samples, offsets, experts, order, starts, dim, gram, rows);  \
-            if (mirror != block)                                                                  \
-                NAMED3(count_block, t, LEVEL)                                                     \
-            (mirror * WIDTH, columns, samples, offsets, experts, order, starts, dim, gram, rows); \
-        }                                                                                         \
-    }                                                                                             \
-    /* The same sums, one increment a pair: for wide experts. by_sample is (samples, experts).    \
-     * Consecutive increments go to different experts, so none waits for the store before it. */  \
-    KERNEL_OF(count_single_pairs, t)(const int32_t *restrict by_sample, i64 samples,              \
-                                     const i64 *offsets, i64 experts, const uint32_t *order,      \
-                                     const i64 *starts, i64 dim, T *restrict gram, i64 first,     \
-                                     i64 last) {                                                  \
-        for (i64 piece = 2 * first; piece < 2 * last; piece++) {                                  \
-            i64 expert = piece % 2 ? experts - 1 - piece / 2 : piece / 2;                         \
-            if (piece % 2 && expert == piece / 2) continue;                                       \
-            for (i64 column = offsets[expert]; column < offsets[expert + 1]; column++) {          \
-                T *restrict row = gram + start(column, dim);                                      \
-                i64 end = end_of(starts, offsets, expert, column, samples);                       \
-                for (i64 at = starts[column]; at < end; at++) {                                   \
-                    const int32_t *others = by_sample + order[expert * samples + at] * experts;   \
-                    for (i64 other = expert + 1; other < experts; other++) row[others[other]]++;  \
-                }                                                                                 \
-            }                                                                                     \
-        }                                                                                         \
-    }                                                                                             \
-    /* Code x dense: row (a, v) gets the dense rows of its samples. At most 65,536 samples, so    \
-     * that sums of int16 fit 32 bits; `sums` has `width` entries. */                             \
-    KERNEL_OF(count_mixed, t)(const i64 *offsets, i64 experts, const uint32_t *order,             \
-                              const i64 *starts, i64 samples, const int16_t *restrict dense,      \
-                              i64 width, i64 dim, T *restrict gram, int32_t *restrict sums,       \
-                              i64 first, i64 last) {                                              \
-        for (i64 expert = first; expert < last; expert++)                                         \
-            for (i64 column = offsets[expert]; column < offsets[expert + 1]; column++) {          \
-                i64 end = end_of(starts, offsets, expert, column, samples);                       \
-                memset(sums, 0, (size_t)width * sizeof *sums);                                    \
-                for (i64 at = starts[column]; at < end; at++) {                                   \
-                    const int16_t *restrict row = dense + order[expert * samples + at] * width;   \
-                    for (i64 k = 0; k < width; k++) sums[k] += row[k];                            \
-                }                                                                                 \
-                T *restrict target = gram + start(column, dim) + offsets[experts];                \
-                for (i64 k = 0; k < width; k++) target[k] += sums[k];                             \
-            }                                                                                     \
-    }
-COUNT(int32_t, i4)
-COUNT(int64_t, i8)
+#define G i4
+#include "count.inc"
+#define G i8
+#include "count.inc"
 
 /* cross[column, label] += 1 for every sample and expert; (codes, classes). */
 KERNEL(count_labels)(const int32_t *restrict columns, i64 samples, const i64 *restrict labels,

@@ -11,75 +11,7 @@
 #include <immintrin.h>
 #endif
 
-enum { LEVEL_OF = 0, EQUALS = 1, EXCEEDS = 2, MOST_DENSE = 32767, LANES = 16, ROWS_A_PIECE = 64, USUAL_TERMS = 16 };
-
-#define DIGITS(T, t)                                                                              \
-    static void NAMED3(digits_of, t, LEVEL)(const T *restrict row, i64 dim,                       \
-                                            const T *restrict thresholds, i64 count, i64 rule,    \
-                                            i64 functions, uint16_t *restrict digits) {           \
-        if (rule == EXCEEDS) {                                                                    \
-            for (i64 l = 0; l < functions; l++)                                                   \
-                for (i64 f = 0; f < dim; f++)                                                     \
-                    digits[l * dim + f] = row[f] > thresholds[l * dim + f];                       \
-            return;                                                                               \
-        }                                                                                         \
-        for (i64 f = 0; f < dim; f++) {                                                           \
-            i64 low = 0, high = count;                                                            \
-            while (low < high) {                                                                  \
-                i64 middle = (low + high) / 2;                                                    \
-                if (row[f] > thresholds[middle * dim + f])                                        \
-                    low = middle + 1;                                                             \
-                else                                                                              \
-                    high = middle;                                                                \
-            }                                                                                     \
-            if (rule == LEVEL_OF)                                                                 \
-                digits[f] = (uint16_t)low;                                                        \
-            else                                                                                  \
-                for (i64 l = 0; l < functions; l++) digits[l * dim + f] = low == l;               \
-        }                                                                                         \
-    }
-DIGITS(float, f4)
-DIGITS(double, f8)
-
-/* symbols[s, j] = sum_i digit(sources[starts[j] + i]) * radix^i; pieces of ROWS_A_PIECE samples;
- * `digits` has functions * dim entries. */
-#define ENCODE_ROWS(T, t, S, s)                                                                   \
-    KERNEL_OF(encode_rows_##t, s)(const T *features, i64 samples, i64 dim, const T *thresholds,   \
-                                  i64 count, i64 rule, i64 functions,                             \
-                                  const int32_t *restrict sources, const i64 *starts,             \
-                                  i64 experts, i64 radix, S *restrict symbols,                    \
-                                  uint16_t *restrict digits, i64 first, i64 last) {               \
-        i64 stop = least(samples, last * ROWS_A_PIECE);                                           \
-        for (i64 sample = first * ROWS_A_PIECE; sample < stop; sample++) {                        \
-            NAMED3(digits_of, t, LEVEL)                                                           \
-            (features + sample * dim, dim, thresholds, count, rule, functions, digits);           \
-            for (i64 expert = 0; expert < experts; expert++) {                                    \
-                i64 index = 0;                                                                    \
-                for (i64 at = starts[expert + 1] - 1; at >= starts[expert]; at--)                 \
-                    index = index * radix + digits[sources[at]];                                  \
-                symbols[sample * experts + expert] = (S)index;                                    \
-            }                                                                                     \
-        }                                                                                         \
-    }
-ENCODE_ROWS(float, f4, uint8_t, u1)
-ENCODE_ROWS(float, f4, uint16_t, u2)
-ENCODE_ROWS(double, f8, uint8_t, u1)
-ENCODE_ROWS(double, f8, uint16_t, u2)
-
-/* counts[f, 1 + floor((x - low_f) * rate_f)] += 1; bin 0 below the grid, bins + 1 from its end on. */
-#define ADD_TO_BINS(T, t)                                                                         \
-    KERNEL_OF(add_to_bins, t)(const T *restrict features, i64 samples, i64 dim,                   \
-                              const double *restrict low, const double *restrict rate, i64 bins,  \
-                              i64 *restrict counts) {                                             \
-        for (i64 sample = 0; sample < samples; sample++)                                          \
-            for (i64 f = 0; f < dim; f++) {                                                       \
-                double at = ((double)features[sample * dim + f] - low[f]) * rate[f];              \
-                i64 bin = at < 0.0 ? 0 : at >= (double)bins ? bins + 1 : (i64)at + 1;             \
-                counts[f * (bins + 2) + bin]++;                                                   \
-            }                                                                                     \
-    }
-ADD_TO_BINS(float, f4)
-ADD_TO_BINS(double, f8)
+enum { LEVEL_OF = 0, EQUALS = 1, EXCEEDS = 2, MAX_DENSE = 32767, LANES = 16, ROWS_A_PIECE = 64, USUAL_TERMS = 16 };
 
 /* Scale a row so that its length is at most `longest`, in integers. */
 static void shorten(int16_t *row, i64 dim, i64 longest) {
@@ -94,27 +26,22 @@ static void shorten(int16_t *row, i64 dim, i64 longest) {
     }
 }
 
-/* dense[s, f] = round(scale * (t(x_f) - mean_f) / deviation_f), within int16, rows first to last;
- * t is the signed square root if `root`. */
-#define FIX(T, t)                                                                                 \
-    KERNEL_OF(fix, t)(const T *restrict features, i64 dim, const double *restrict mean,           \
-                      const double *restrict deviation, double scale, i64 root, i64 longest,      \
-                      int16_t *restrict dense, i64 width, i64 first, i64 last) {                  \
-        for (i64 sample = first; sample < last; sample++) {                                       \
-            const T *restrict from = features + sample * dim;                                     \
-            int16_t *restrict to = dense + sample * width;                                        \
-            for (i64 f = 0; f < dim; f++) {                                                       \
-                double value = (double)from[f];                                                   \
-                if (root) value = copysign(sqrt(fabs(value)), value);                             \
-                value = rint((value - mean[f]) / deviation[f] * scale);                           \
-                value = value < -MOST_DENSE ? -MOST_DENSE : value;                                \
-                to[f] = (int16_t)(value > MOST_DENSE ? MOST_DENSE : value);                       \
-            }                                                                                     \
-            if (longest) shorten(to, dim, longest);                                               \
-        }                                                                                         \
-    }
-FIX(float, f4)
-FIX(double, f8)
+#define T f4
+#include "features.inc"
+#define T f8
+#include "features.inc"
+#define T f4
+#define S u1
+#include "encode_rows.inc"
+#define T f4
+#define S u2
+#include "encode_rows.inc"
+#define T f8
+#define S u1
+#include "encode_rows.inc"
+#define T f8
+#define S u2
+#include "encode_rows.inc"
 
 typedef int16_t halves __attribute__((vector_size(32)));
 typedef int16_t loose_halves __attribute__((vector_size(32), aligned(2)));
@@ -189,7 +116,7 @@ KERNEL(encode_units)(int16_t *restrict dense, i64 samples, i64 width, i64 dim, i
                 table[(dim + f) * LANES + lane] = (int16_t)-value;
                 reach = most(reach, value < 0 ? -(i64)value : value);
             }
-        int wide = reach * terms + ((1 << shift) >> 1) > MOST_DENSE || shift >= 15;
+        int wide = reach * terms + ((1 << shift) >> 1) > MAX_DENSE || shift >= 15;
         for (i64 unit = 0; unit < units; unit += LANES) {
             halves codes[LANES];
             int16_t *target = dense + origin * width + dim + 1 + unit, few[LANES * LANES];

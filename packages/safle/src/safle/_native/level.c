@@ -8,7 +8,7 @@
 
 static int all_of(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
 
-EXPORT int NAMED2(processor_level, LEVEL)(void) {
+EXPORT int JOIN(processor_level, LEVEL)(void) {
     enum { FMA = 1u << 12, SAVED_STATE = 1u << 27, AVX2 = 1u << 5, VNNI = 1u << 11 };
     const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
     uint32_t a, b, c, d, saved, unused;
@@ -19,11 +19,11 @@ EXPORT int NAMED2(processor_level, LEVEL)(void) {
     return all_of(saved, 0xE6) && all_of(b, f_dq_bw_vl) && all_of(c, VNNI) ? 2 : 1;
 }
 #else
-EXPORT int NAMED2(processor_level, LEVEL)(void) { return 0; }
+EXPORT int JOIN(processor_level, LEVEL)(void) { return 0; }
 #endif
 
 /* Of which sources this library was made: _native/__init__.py compares it with those beside it. */
 #ifndef SOURCE_DIGEST
 #define SOURCE_DIGEST 0
 #endif
-EXPORT uint64_t NAMED2(source_digest, LEVEL)(void) { return SOURCE_DIGEST; }
+EXPORT uint64_t JOIN(source_digest, LEVEL)(void) { return SOURCE_DIGEST; }

@@ -21,14 +21,20 @@
 #ifndef LEVEL
 #define LEVEL portable
 #endif
-#define JOIN3(name, type, level) name##_##type##_##level
-#define JOIN2(name, level) name##_##level
-#define NAMED3(name, type, level) JOIN3(name, type, level)
-#define NAMED2(name, level) JOIN2(name, level)
+#define PASTE(a, b) a##_##b
+#define JOIN(a, b) PASTE(a, b)
 /* KERNEL(sum) is sum_avx2; KERNEL_OF(sum, i4) is sum_i4_avx2. */
-#define KERNEL(name) EXPORT void NAMED2(name, LEVEL)
-#define KERNEL_OF(name, type) EXPORT void NAMED3(name, type, LEVEL)
+#define KERNEL(name) EXPORT void JOIN(name, LEVEL)
+#define KERNEL_OF(name, type) EXPORT void JOIN(JOIN(name, type), LEVEL)
 
+/* A type is called what NumPy calls it, kind and bytes, in the kernels' names too. A template, an
+ * `.inc`, is included once for each type, and undefines the letters that it takes. */
+typedef uint8_t u1;
+typedef uint16_t u2;
+typedef int32_t i4;
+typedef int64_t i8;
+typedef float f4;
+typedef double f8;
 typedef int64_t i64;
 
 static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }

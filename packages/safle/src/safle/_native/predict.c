@@ -12,49 +12,21 @@
 
 enum { ROWS_PER_WORD = 64, CHUNK = 256, PART_BITS = 12, ROWS = 4, SAMPLES = 2 };
 
+/* Scores that one addition takes: as many as the machine has, and four. */
+#if defined(__AVX2__)
+enum { WIDE = 8 };
+#else
+enum { WIDE = 4 };
+#endif
+typedef int32_t wide __attribute__((vector_size(4 * WIDE)));
 typedef int32_t four __attribute__((vector_size(16)));
-typedef int32_t eight __attribute__((vector_size(32)));
+typedef int32_t loose_wide __attribute__((vector_size(4 * WIDE), aligned(4)));
 typedef int32_t loose_four __attribute__((vector_size(16), aligned(4)));
-typedef int32_t loose_eight __attribute__((vector_size(32), aligned(4)));
 
-/* scores[s, :] += sum_e tables[bases[e] + symbols[s, e], :]; pieces of CHUNK samples; width is a
- * multiple of 4. Samples inside experts: a few tables stay in L1 for all samples of a piece. */
-#define ADD_LANES(FIRST, FIRST_LANES, SECOND, SECOND_LANES)                                       \
-    do {                                                                                          \
-        FIRST a = {0};                                                                            \
-        SECOND b = {0};                                                                           \
-        for (i64 e = begin; e < end; e++) {                                                       \
-            const int32_t *row = tables + (bases[e] + own[e]) * width + lane;                     \
-            a += *(const loose_##FIRST *)row;                                                     \
-            if (SECOND_LANES) b += *(const loose_##SECOND *)(row + FIRST_LANES);                  \
-        }                                                                                         \
-        for (int k = 0; k < FIRST_LANES; k++) scores[sample * width + lane + k] += a[k];          \
-        for (int k = 0; k < SECOND_LANES; k++)                                                    \
-            scores[sample * width + lane + FIRST_LANES + k] += b[k];                              \
-    } while (0)
-
-#define LOOK_UP(S, s)                                                                             \
-    KERNEL_OF(look_up, s)(const S *restrict symbols, i64 samples, const i64 *restrict bases,      \
-                          i64 experts, const int32_t *restrict tables, i64 width,                 \
-                          i64 *restrict scores, i64 first, i64 last) {                            \
-        i64 stop = least(samples, last * CHUNK);                                                  \
-        for (i64 chunk = first * CHUNK; chunk < stop; chunk += CHUNK)                             \
-            for (i64 begin = 0; begin < experts; begin += ROWS_PER_WORD) {                        \
-                i64 end = least(experts, begin + ROWS_PER_WORD);                                  \
-                for (i64 sample = chunk; sample < least(stop, chunk + CHUNK); sample++) {         \
-                    const S *own = symbols + sample * experts;                                    \
-                    i64 lane = 0;                                                                 \
-                    for (; lane + 16 <= width; lane += 16) ADD_LANES(eight, 8, eight, 8);         \
-                    switch (width - lane) {                                                       \
-                        case 12: ADD_LANES(eight, 8, four, 4); break;                             \
-                        case 8: ADD_LANES(eight, 8, four, 0); break;                              \
-                        case 4: ADD_LANES(four, 4, four, 0); break;                               \
-                    }                                                                             \
-                }                                                                                 \
-            }                                                                                     \
-    }
-LOOK_UP(uint8_t, u1)
-LOOK_UP(uint16_t, u2)
+#define S u1
+#include "look_up.inc"
+#define S u2
+#include "look_up.inc"
 
 /* sums[s, r] += products of two samples' codes and ROWS rows of halves of weights over `size`
  * vectors of columns, so few that no sum of 32 bits overflows. */
@@ -84,31 +56,36 @@ static inline i64 sum_lanes(vector sums) {
 enum { LANES = 16 };
 #endif
 
-/* Held in a register: else the compiler reads the factors twice. */
-#define MULTIPLY_ROW(r)                                                                           \
-    do {                                                                                          \
-        vector factors = LOAD(weights + (r) * stride + at);                                       \
-        __asm__("" : "+v"(factors));                                                              \
-        a##r = ADD_PRODUCTS(a##r, a, factors);                                                    \
-        b##r = ADD_PRODUCTS(b##r, b, factors);                                                    \
-    } while (0)
+#if defined(ADD_PRODUCTS)
+/* Sums of one row of weights, for two samples. */
+typedef struct {
+    vector a, b;
+} pair;
+
+static inline pair add_row(pair sums, vector a, vector b, const int16_t *weights) {
+    vector factors = LOAD(weights);
+    /* Held in a register: else the compiler reads the factors twice. */
+    __asm__("" : "+v"(factors));
+    return (pair){ADD_PRODUCTS(sums.a, a, factors), ADD_PRODUCTS(sums.b, b, factors)};
+}
+#endif
 
 static inline void multiply(const int16_t *one, const int16_t *other, const int16_t *weights,
                             i64 stride, i64 size, i64 *first_sums, i64 *second_sums) {
 #if defined(ADD_PRODUCTS)
     /* Variables, not an array: that would be stored in every step. */
-    vector a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0}, b0 = {0}, b1 = {0}, b2 = {0}, b3 = {0};
+    pair p0 = {{0}}, p1 = p0, p2 = p0, p3 = p0;
     for (i64 at = 0; at < size * LANES; at += LANES) {
         vector a = LOAD(one + at), b = LOAD(other + at);
-        MULTIPLY_ROW(0);
-        MULTIPLY_ROW(1);
-        MULTIPLY_ROW(2);
-        MULTIPLY_ROW(3);
+        p0 = add_row(p0, a, b, weights + at);
+        p1 = add_row(p1, a, b, weights + stride + at);
+        p2 = add_row(p2, a, b, weights + 2 * stride + at);
+        p3 = add_row(p3, a, b, weights + 3 * stride + at);
     }
-    vector totals[2 * ROWS] = {a0, a1, a2, a3, b0, b1, b2, b3};
+    pair sums[ROWS] = {p0, p1, p2, p3};
     for (int r = 0; r < ROWS; r++) {
-        first_sums[r] += sum_lanes(totals[r]);
-        second_sums[r] += sum_lanes(totals[ROWS + r]);
+        first_sums[r] += sum_lanes(sums[r].a);
+        second_sums[r] += sum_lanes(sums[r].b);
     }
 #else
     for (int r = 0; r < ROWS; r++) {

@@ -14,7 +14,7 @@
 #include <immintrin.h>
 #endif
 
-enum { PANEL = 48, TILE = 3 * PANEL, MOST_DEPTH = 96 };
+enum { PANEL = 48, TILE = 3 * PANEL, MAX_DEPTH = 96 };
 
 /* Words of `per_word` samples into panels (panels, groups, PANEL), groups first to last; what is
  * not there is zero. */
@@ -39,22 +39,21 @@ KERNEL(pack)(const int16_t *restrict dense, i64 samples, i64 dim, i64 per_word,
 #if defined(__AVX512VNNI__)
 enum { ROWS = 8, LANES = 16, VECTORS = 3, COLUMNS = VECTORS * LANES };
 
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
-#define DECLARE(r)                                                                                \
-    __m512i a##r = _mm512_setzero_si512(), b##r = _mm512_setzero_si512(), c##r = _mm512_setzero_si512();
-#define HOLD(r) __asm__("" : "+v"(a##r), "+v"(b##r), "+v"(c##r));
-#define STEP(r, dot)                                                                              \
-    spread = _mm512_set1_epi32((int)left[r]);                                                     \
-    a##r = dot(a##r, one, spread);                                                                \
-    b##r = dot(b##r, two, spread);                                                                \
-    c##r = dot(c##r, three, spread);                                                              \
-    HOLD(r)
-#define STEP_WIDE(r) STEP(r, _mm512_dpwssd_epi32)
-#define STEP_NARROW(r) STEP(r, _mm512_dpbusd_epi32)
-#define ADD(r)                                                                                    \
-    add_lanes(tile + r * TILE, a##r);                                                             \
-    add_lanes(tile + r * TILE + LANES, b##r);                                                     \
-    add_lanes(tile + r * TILE + 2 * LANES, c##r);
+/* Sums of one row. */
+typedef struct {
+    __m512i a, b, c;
+} sums;
+
+/* One step of a row: its word, spread, by three vectors of columns. */
+static inline sums add_step(sums own, sums columns, uint32_t word, int wide) {
+    __m512i spread = _mm512_set1_epi32((int)word);
+    own.a = wide ? _mm512_dpwssd_epi32(own.a, columns.a, spread) : _mm512_dpbusd_epi32(own.a, columns.a, spread);
+    own.b = wide ? _mm512_dpwssd_epi32(own.b, columns.b, spread) : _mm512_dpbusd_epi32(own.b, columns.b, spread);
+    own.c = wide ? _mm512_dpwssd_epi32(own.c, columns.c, spread) : _mm512_dpbusd_epi32(own.c, columns.c, spread);
+    /* Keeps the sums in their registers. */
+    __asm__("" : "+v"(own.a), "+v"(own.b), "+v"(own.c));
+    return own;
+}
 
 static inline void add_lanes(i64 *target, __m512i sums) {
     __m512i low = _mm512_cvtepi32_epi64(_mm512_castsi512_si256(sums));
@@ -64,44 +63,54 @@ static inline void add_lanes(i64 *target, __m512i sums) {
 }
 
 static inline void multiply(const uint32_t *left, const uint32_t *right, i64 depth, i64 *tile, int wide) {
-    __m512i spread;
-    EACH_ROW(DECLARE)
+    __m512i zero = _mm512_setzero_si512();
+    sums r0 = {zero, zero, zero}, r1 = r0, r2 = r0, r3 = r0, r4 = r0, r5 = r0, r6 = r0, r7 = r0;
     for (i64 step = 0; step < depth; step++, left += PANEL, right += PANEL) {
-        __m512i one = _mm512_loadu_si512(right), two = _mm512_loadu_si512(right + LANES);
-        __m512i three = _mm512_loadu_si512(right + 2 * LANES);
-        if (wide) {
-            EACH_ROW(STEP_WIDE)
-        } else {
-            EACH_ROW(STEP_NARROW)
-        }
+        sums columns = {_mm512_loadu_si512(right), _mm512_loadu_si512(right + LANES),
+                        _mm512_loadu_si512(right + 2 * LANES)};
+        r0 = add_step(r0, columns, left[0], wide);
+        r1 = add_step(r1, columns, left[1], wide);
+        r2 = add_step(r2, columns, left[2], wide);
+        r3 = add_step(r3, columns, left[3], wide);
+        r4 = add_step(r4, columns, left[4], wide);
+        r5 = add_step(r5, columns, left[5], wide);
+        r6 = add_step(r6, columns, left[6], wide);
+        r7 = add_step(r7, columns, left[7], wide);
     }
-    EACH_ROW(ADD)
+    sums rows[ROWS] = {r0, r1, r2, r3, r4, r5, r6, r7};
+    for (int r = 0; r < ROWS; r++) {
+        add_lanes(tile + r * TILE, rows[r].a);
+        add_lanes(tile + r * TILE + LANES, rows[r].b);
+        add_lanes(tile + r * TILE + 2 * LANES, rows[r].c);
+    }
 }
 #elif defined(__AVX2__)
 /* Twelve sums, two vectors, the spread word and a product: all sixteen registers. The sums have names,
  * since compilers keep arrays of vectors in memory. */
 enum { ROWS = 6, LANES = 8, VECTORS = 2, COLUMNS = VECTORS * LANES };
 
-/* Keeps a row's sums in their registers: without it GCC renames them in every step, and spills. */
-#define HOLD(r) __asm__("" : "+x"(a##r), "+x"(b##r));
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
-#define DECLARE(r) __m256i a##r = _mm256_setzero_si256(), b##r = _mm256_setzero_si256();
-#define STEP_WIDE(r)                                                                              \
-    spread = _mm256_set1_epi32((int)left[r]);                                                     \
-    a##r = _mm256_add_epi32(a##r, _mm256_madd_epi16(one, spread));                                \
-    b##r = _mm256_add_epi32(b##r, _mm256_madd_epi16(other, spread));                              \
-    HOLD(r)
-#define STEP_NARROW(r)                                                                            \
-    spread = _mm256_set1_epi32((int)left[r]);                                                     \
-    a##r = _mm256_add_epi16(a##r, _mm256_maddubs_epi16(one, spread));                             \
-    b##r = _mm256_add_epi16(b##r, _mm256_maddubs_epi16(other, spread));                           \
-    HOLD(r)
-#define WIDEN(r)                                                                                  \
-    a##r = _mm256_madd_epi16(a##r, _mm256_set1_epi16(1));                                         \
-    b##r = _mm256_madd_epi16(b##r, _mm256_set1_epi16(1));
-#define ADD(r)                                                                                    \
-    add_lanes(tile + r * TILE, a##r);                                                             \
-    add_lanes(tile + r * TILE + LANES, b##r);
+/* Sums of one row. */
+typedef struct {
+    __m256i a, b;
+} sums;
+
+/* One step of a row: its word, spread, by two vectors of columns. */
+static inline sums add_step(sums own, sums columns, uint32_t word, int wide) {
+    __m256i spread = _mm256_set1_epi32((int)word);
+    if (wide) {
+        own.a = _mm256_add_epi32(own.a, _mm256_madd_epi16(columns.a, spread));
+        own.b = _mm256_add_epi32(own.b, _mm256_madd_epi16(columns.b, spread));
+    } else {
+        own.a = _mm256_add_epi16(own.a, _mm256_maddubs_epi16(columns.a, spread));
+        own.b = _mm256_add_epi16(own.b, _mm256_maddubs_epi16(columns.b, spread));
+    }
+    /* Keeps the sums in their registers: without it GCC renames them in every step, and spills. */
+    __asm__("" : "+x"(own.a), "+x"(own.b));
+    return own;
+}
+
+/* Sums of 16 bits as sums of 32. */
+static inline __m256i widen(__m256i narrow) { return _mm256_madd_epi16(narrow, _mm256_set1_epi16(1)); }
 
 static inline void add_lanes(i64 *target, __m256i sums) {
     __m256i low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(sums));
@@ -112,21 +121,23 @@ static inline void add_lanes(i64 *target, __m256i sums) {
 }
 
 static inline void multiply(const uint32_t *left, const uint32_t *right, i64 depth, i64 *tile, int wide) {
-    __m256i spread;
-    EACH_ROW(DECLARE)
+    __m256i zero = _mm256_setzero_si256();
+    sums r0 = {zero, zero}, r1 = r0, r2 = r0, r3 = r0, r4 = r0, r5 = r0;
     for (i64 step = 0; step < depth; step++, left += PANEL, right += PANEL) {
-        __m256i one = _mm256_loadu_si256((const __m256i *)right);
-        __m256i other = _mm256_loadu_si256((const __m256i *)(right + LANES));
-        if (wide) {
-            EACH_ROW(STEP_WIDE)
-        } else {
-            EACH_ROW(STEP_NARROW)
-        }
+        sums columns = {_mm256_loadu_si256((const __m256i *)right),
+                        _mm256_loadu_si256((const __m256i *)(right + LANES))};
+        r0 = add_step(r0, columns, left[0], wide);
+        r1 = add_step(r1, columns, left[1], wide);
+        r2 = add_step(r2, columns, left[2], wide);
+        r3 = add_step(r3, columns, left[3], wide);
+        r4 = add_step(r4, columns, left[4], wide);
+        r5 = add_step(r5, columns, left[5], wide);
     }
-    if (!wide) {
-        EACH_ROW(WIDEN)
+    sums rows[ROWS] = {r0, r1, r2, r3, r4, r5};
+    for (int r = 0; r < ROWS; r++) {
+        add_lanes(tile + r * TILE, wide ? rows[r].a : widen(rows[r].a));
+        add_lanes(tile + r * TILE + LANES, wide ? rows[r].b : widen(rows[r].b));
     }
-    EACH_ROW(ADD)
 }
 #else
 /* Loops that a compiler vectorises with whatever the machine has. */
@@ -170,25 +181,7 @@ static inline void fill_tile(const uint32_t *panels, i64 groups, int wide, i64 t
     }
 }
 
-/* Add the products of pairs of tiles to a packed triangle. pairs is (pairs, 3): upper tile, left
- * tile, and how many steps may be added before a sum could leave its 16 or 32 bits; `tile` has
- * TILE * TILE entries. */
-#define ADD_TILES(T, t)                                                                           \
-    KERNEL_OF(add_tiles, t)(const uint32_t *panels, i64 groups, i64 wide, const i64 *pairs,       \
-                            T *restrict gram, i64 dim, i64 *restrict tile, i64 first, i64 last) { \
-        for (i64 index = first; index < last; index++) {                                          \
-            i64 top = pairs[3 * index] * TILE, left = pairs[3 * index + 1] * TILE;                \
-            i64 depth = least(pairs[3 * index + 2], MOST_DEPTH);                                  \
-            if (wide)                                                                             \
-                fill_tile(panels, groups, 1, top, left, depth, tile);                             \
-            else                                                                                  \
-                fill_tile(panels, groups, 0, top, left, depth, tile);                             \
-            for (i64 row = 0; row < least(TILE, dim - top); row++) {                              \
-                i64 skipped = most(0, top + row - left), width = least(TILE, dim - left);         \
-                T *restrict target = gram + start(top + row, dim) + left;                         \
-                for (i64 k = skipped; k < width; k++) target[k] += (T)tile[row * TILE + k];       \
-            }                                                                                     \
-        }                                                                                         \
-    }
-ADD_TILES(int32_t, i4)
-ADD_TILES(int64_t, i8)
+#define G i4
+#include "add_tiles.inc"
+#define G i8
+#include "add_tiles.inc"
