@@ -25,7 +25,7 @@ from benchmarks.settings import Settings
 from benchmarks.timing import race
 from safle import make_encoder, public_sample
 from safle._native import level
-from safle.statistics.counting import LARGEST_BYTE_CODE, add_products
+from safle.statistics.counting import MAX_BYTE_CODE, add_products
 from safle.statistics.triangle import packed_size
 
 SAMPLES = 4_096
@@ -74,7 +74,7 @@ def run(settings: Settings) -> Outcome:
 def _cycles(codes: NDArray[np.int16]) -> float:
     """Of one core, for one triangle, if nothing ever waited."""
     samples, dim = codes.shape
-    bytes_wide = int(((codes.min(axis=0) >= 0) & (codes.max(axis=0) <= LARGEST_BYTE_CODE)).sum())
+    bytes_wide = int(((codes.min(axis=0) >= 0) & (codes.max(axis=0) <= MAX_BYTE_CODE)).sum())
     pairs, byte_pairs = dim * (dim + 1) / 2, bytes_wide * (bytes_wide + 1) / 2
     # Of int16 a vector holds half as many.
     return samples * (2 * pairs - byte_pairs) / (PER_CYCLE * VECTOR_BYTES[level()])

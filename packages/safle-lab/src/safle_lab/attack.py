@@ -152,17 +152,17 @@ def _join(residual: Residual, found_by: dict[str, int]) -> Codes:
         total.add(whole)
         total.subtract(count_codes(whole.space, known, labels))
         rest = total.snapshot()
-    joined = join_cells(rest)
-    if joined.tables < layout.experts:
+    joined, owners = join_cells(rest)
+    if joined.shape[1] < layout.experts:
         return Codes(known.symbols[:0], known.dense[:0])
-    places = np.searchsorted(whole.codes, rest.codes[joined.symbols])
+    places = np.searchsorted(whole.codes, rest.codes[joined])
     names = [whole.class_names.index(name) for name in rest.class_names]
-    for symbols, owner in zip(places, joined.owners.tolist(), strict=True):
+    for symbols, owner in zip(places, owners.tolist(), strict=True):
         if owner >= 0:
             row = np.zeros(whole.dim, np.int64)
             row[symbols] = 1
             found_by["join"] += residual.take(row, names[owner])
-    others = whole.codes[places[joined.owners < 0]] - layout.bases[:-1]
+    others = whole.codes[places[owners < 0]] - layout.bases[:-1]
     return Codes(others.astype(layout.symbol_type), np.empty((len(others), 0), np.int16))
 
 

@@ -66,14 +66,14 @@ def test_without_the_rule_pair_counts_give_back_all_samples_exactly():
     features, labels = ward()
     encoder = fine_buckets()
     statistics = count(encoder, features, labels)
-    found = join_cells(statistics)
+    symbols, owners = join_cells(statistics)
     codes = encoder.encode(features).symbols.astype(np.int64) + encoder.layout.bases[:-1]
-    rebuilt = statistics.codes[found.symbols]
+    rebuilt = statistics.codes[symbols]
     assert Counter(map(tuple, rebuilt.tolist())) == Counter(map(tuple, codes.tolist()))
     truth = {(*row, label) for row, label in zip(codes.tolist(), labels.tolist(), strict=True)}
-    sure = found.owners >= 0
+    sure = owners >= 0
     assert {
-        (*row, one) for row, one in zip(rebuilt[sure].tolist(), found.owners[sure], strict=True)
+        (*row, one) for row, one in zip(rebuilt[sure].tolist(), owners[sure], strict=True)
     } <= truth
     exposure = find_exposure(statistics)
     assert exposure.reconstructed == 2_000
@@ -96,7 +96,7 @@ def test_what_the_policy_lets_through_gives_no_attack_a_sample(kind, seed, sampl
         return
     unique = np.unique(np.column_stack([features, labels]), axis=0)
     statistics = count(encoder, unique[:, :-1], unique[:, -1].astype(int), allow_outside=True)
-    assert not len(join_cells(statistics).owners)
+    assert not len(join_cells(statistics)[1])
     assert not count_own_codes(statistics)
     assert statistics.class_counts.min() >= 10
     assert find_exposure(statistics).reconstructed == 0

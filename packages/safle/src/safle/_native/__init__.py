@@ -207,7 +207,8 @@ class Kernel:
 
     def _check_form(self, parameter: _Parameter, bound: dict[str, Any]) -> None:
         """Check type, contiguity and number of axes, and bind the names of axes."""
-        where, array = f"{self._name}: {parameter.name}", bound[parameter.name]
+        where = f"{self._name}: {parameter.name}"
+        array = bound[parameter.name]
         types = parameter.types
         if types[0].startswith("="):
             types = (_type_code(bound[types[0][1:]]),)
@@ -227,7 +228,8 @@ class Kernel:
 
     def _check_sizes(self, parameter: _Parameter, bound: dict[str, Any]) -> None:
         """Check the size of every axis, and the range of indices."""
-        where, array = f"{self._name}: {parameter.name}", bound[parameter.name]
+        where = f"{self._name}: {parameter.name}"
+        array = bound[parameter.name]
         for axis, size in zip(parameter.shape or (), array.shape, strict=True):
             if size != (expected := _size(axis, bound)):
                 raise ValueError(f"{where} has {size} entries along {axis}; expected {expected}")
@@ -250,7 +252,8 @@ class Kernel:
         def work() -> None:
             c_arguments, _scratch = self._c_arguments(bound)
             while (part := next(places)) < cuts:
-                first, last = pieces * part // cuts, pieces * (part + 1) // cuts
+                first = pieces * part // cuts
+                last = pieces * (part + 1) // cuts
                 function(*c_arguments, ctypes.c_int64(first), ctypes.c_int64(last))
 
         others = [_pool().submit(work) for _ in range(helpers - 1)]

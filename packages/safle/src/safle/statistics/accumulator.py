@@ -34,7 +34,7 @@ from safle.statistics.triangle import Integers, Packed
 from safle.tables.checks import ClassName, as_class_names, as_labels
 from safle.tables.findings import Findings
 
-MOST_WAITING_SAMPLES = 8_192
+MAX_WAITING_SAMPLES = 8_192
 """Samples that wait to be counted at once: a batch with a new code copies the gram."""
 
 
@@ -116,8 +116,8 @@ class Accumulator:
         self._check_sample_count(len(checked))
         self._make_room(classes, self._codes)
         self._outside.add(checked)
-        for first in range(0, len(checked), MOST_WAITING_SAMPLES):
-            part = slice(first, first + MOST_WAITING_SAMPLES)
+        for first in range(0, len(checked), MAX_WAITING_SAMPLES):
+            part = slice(first, first + MAX_WAITING_SAMPLES)
             self._gather(self._encoder.encode_checked(checked[part]), names[part])
 
     def add(self, other: Statistics) -> None:
@@ -180,7 +180,7 @@ class Accumulator:
                 f"{name_some(self._declared_classes)}"
             )
 
-    def _gather(self, codes: Codes, labels: NDArray[Any], most: int = MOST_WAITING_SAMPLES) -> None:
+    def _gather(self, codes: Codes, labels: NDArray[Any], most: int = MAX_WAITING_SAMPLES) -> None:
         """Let samples wait until ``most`` can be counted at once; those of each class, too."""
         self._waiting.append((codes, labels))
         block = self.layout.class_layout
@@ -228,7 +228,7 @@ class Accumulator:
     def _widen_integers(self, square: int) -> None:
         """Widen the integers before an entry could outgrow them; a shared gram is copied."""
         self._diagonal_bound += square
-        dtype = np.int64 if self._diagonal_bound > triangle.LARGEST_INT32 else self._gram.dtype
+        dtype = np.int64 if self._diagonal_bound > triangle.MAX_INT32 else self._gram.dtype
         self._gram = self._gram.astype(dtype, copy=not self._gram.flags.writeable)
 
     def _make_room(self, names: Iterable[ClassName], codes: Integers) -> None:
@@ -241,7 +241,9 @@ class Accumulator:
             counts[places] = self._counts
             cross = np.zeros((self._dim, len(union)), np.int64)
             cross[:, places] = self._cross
-            self._names, self._counts, self._cross = union, counts, cross
+            self._names = union
+            self._counts = counts
+            self._cross = cross
         wider = np.union1d(self._codes, codes)
         if len(wider) == len(self._codes):
             return
@@ -252,7 +254,9 @@ class Accumulator:
         triangle.add_spread(gram, dim, self._gram, positions, 1)
         cross = np.zeros((dim, len(self._names)), np.int64)
         cross[positions] = self._cross
-        self._codes, self._gram, self._cross = wider, gram, cross
+        self._codes = wider
+        self._gram = gram
+        self._cross = cross
 
     def _positions(self, codes: Integers, within: Integers) -> Integers:
         """Rows of ``codes`` and of the dense columns in a gram over ``within``."""

@@ -19,7 +19,8 @@ from safle.errors import InvalidInput
 from safle.statistics import triangle
 from safle.statistics.triangle import Integers, Packed
 
-SMALLEST_PASS, LARGEST_PASS = 2_048, 8_192
+MIN_PASS = 2_048
+MAX_PASS = 8_192
 """Samples counted in one pass over the gram: their one-hot rows for a block of columns
 should stay in the L2 cache, and enough of them should meet in a row to pay for the pass. At
 most 65,536, so that sums of int16 fit 32 bits."""
@@ -31,13 +32,15 @@ WIDTH = 256
 """Columns that `_count_block_pairs` counts at a time."""
 SAMPLES_AT_A_TIME = 4_096
 """Samples whose products are computed at once: only their copies in panels take memory."""
-INT16_MOST, INT32_MOST = (1 << 15) - 1, (1 << 31) - 1
-LARGEST_BYTE_CODE = 31
+MAX_INT16 = (1 << 15) - 1
+MAX_INT32_SUM = (1 << 31) - 1
+MAX_BYTE_CODE = 31
 """Largest code that is multiplied as a byte: 17 pairs of products fit 16 bits."""
 PANEL = 48
 TILE = 3 * PANEL
 """Columns of a tile: the sums of their products stay in L2 beside their panels."""
-BYTES_PER_WORD, HALVES_PER_WORD = 4, 2
+BYTES_PER_WORD = 4
+HALVES_PER_WORD = 2
 _SYMBOLS = "symbols u1|u2[samples, experts]; samples; experts; bases i8[experts + 1]"
 _TILES = "(experts + 63) // 64"
 _to_columns = Kernel(
@@ -116,7 +119,8 @@ def find_rows(symbols: NDArray[Any], layout: Layout) -> tuple[Integers, NDArray[
     # A shortcut: single classes are counted often, and have no experts.
     if not layout.experts:
         return np.empty(0, np.int64), rows
-    seen, wrong = np.zeros(layout.code_count, np.uint8), np.zeros(1, np.int64)
+    seen = np.zeros(layout.code_count, np.uint8)
+    wrong = np.zeros(1, np.int64)
     _mark_seen(symbols, layout.bases, seen, wrong)
     if wrong[0]:
         raise InvalidInput("a symbol lies outside its expert's table: another encoder's codes")
@@ -137,10 +141,11 @@ def add_gram(
     gram: Packed, rows: NDArray[np.int32], dense: NDArray[np.int16], offsets: Integers
 ) -> None:
     """``gram += Phi'Phi``; ``rows`` from `find_rows`, ``offsets`` the first row of each expert."""
-    experts, width = len(rows), dense.shape[1]
+    experts = len(rows)
+    width = dense.shape[1]
     if experts:
         mean_size = int(offsets[-1]) // experts
-        size = int(np.clip(SAMPLES_PER_ROW * mean_size, SMALLEST_PASS, LARGEST_PASS))
+        size = int(np.clip(SAMPLES_PER_ROW * mean_size, MIN_PASS, MAX_PASS))
         for first in range(0, len(dense), size):
             part = slice(first, first + size)
             _add_symbols(gram, np.ascontiguousarray(rows[:, part]), dense[part], offsets)
@@ -201,28 +206,28 @@ def _add_integers(gram: Packed, dense: NDArray[np.int16]) -> None:
     ranges = _tile_ranges(dense)
     tops, lefts = np.triu_indices(len(ranges))
     largest = np.abs(ranges).max(axis=1)
-    if largest.max(initial=0) > INT16_MOST:
+    if largest.max(initial=0) > MAX_INT16:
         raise ValueError("a dense code is -32768; expected at least -32767")
     # The largest sum of the products of two neighbouring samples.
     pair = 2 * np.maximum(largest[tops] * largest[lefts], 1)
-    narrow = (ranges[:, 0] == 0) & (ranges[:, 1] <= LARGEST_BYTE_CODE)
+    narrow = (ranges[:, 0] == 0) & (ranges[:, 1] <= MAX_BYTE_CODE)
     bytes_only = narrow[tops] & narrow[lefts]
     for wide, chosen in ((False, bytes_only), (True, ~bytes_only)):
         if not chosen.any():
             continue
         panels = _pack_panels(dense, HALVES_PER_WORD if wide else BYTES_PER_WORD)
         # How many groups of samples may be added before a sum could overflow its 16 or 32 bits.
-        depth = (INT32_MOST if wide else INT16_MOST) // pair
+        depth = (MAX_INT32_SUM if wide else MAX_INT16) // pair
         pairs = np.stack([tops, lefts, depth], axis=1)[chosen]
         _add_tiles(panels, int(wide), pairs, gram, dense.shape[1])
 
 
 def _tile_ranges(dense: NDArray[np.int16]) -> NDArray[np.int64]:
     """Smallest and largest value of every `TILE` columns, 0 included; int64, (tiles, 2)."""
-    lows, highs = dense.min(axis=0, initial=0), dense.max(axis=0, initial=0)
     firsts = np.arange(0, dense.shape[1], TILE)
-    ranges = np.minimum.reduceat(lows, firsts), np.maximum.reduceat(highs, firsts)
-    return np.stack(ranges, axis=1).astype(np.int64)
+    low = np.minimum.reduceat(dense.min(axis=0, initial=0), firsts)
+    high = np.maximum.reduceat(dense.max(axis=0, initial=0), firsts)
+    return np.stack([low, high], axis=1).astype(np.int64)
 
 
 def _pack_panels(dense: NDArray[np.int16], per_word: int) -> NDArray[np.uint32]:

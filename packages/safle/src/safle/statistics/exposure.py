@@ -108,7 +108,8 @@ class Exposure(NamedTuple):
 
 def find_exposure(statistics: Statistics) -> Exposure:
     """Attack statistics, and say what else is known about them."""
-    samples, counts = statistics.sample_count, statistics.class_counts
+    samples = statistics.sample_count
+    counts = statistics.class_counts
     cells = count_cells(statistics.cells)
     if not samples:
         return Exposure(0, 0, cells, details=[])
@@ -116,18 +117,19 @@ def find_exposure(statistics: Statistics) -> Exposure:
     single = int((counts == 1).sum())
     own_codes = count_own_codes(statistics)
     by_class = _count_by_class(statistics)
-    joined = join_cells(statistics)
-    found = max(single, own_codes, len(joined.owners))
+    symbols, _ = join_cells(statistics)
+    joined, tables = symbols.shape
+    found = max(single, own_codes, joined)
     details = []
     if few:
         details.append(CLASSES_OF_FEW.format(few=few, single=single))
     if own_codes:
         details.append(CODES_OF_ONE.format(found=own_codes, samples=samples))
-    if len(joined.owners) > max(own_codes, single):
-        details.append(CELLS_OF_FEW.format(found=len(joined.owners), samples=samples))
-    if joined.tables < statistics.layout.experts:
+    if joined > max(own_codes, single):
+        details.append(CELLS_OF_FEW.format(found=joined, samples=samples))
+    if tables < statistics.layout.experts:
         all_tables = statistics.layout.experts
-        details.append(JOINED_IN_PART.format(tables=joined.tables, all_tables=all_tables))
+        details.append(JOINED_IN_PART.format(tables=tables, all_tables=all_tables))
     if by_class:
         details.append(COUNTED_BY_CLASS.format(found=by_class, samples=samples))
     lattice = _describe_lattice(statistics)
@@ -148,7 +150,8 @@ def describe_cells(cells: Cells) -> str:
 
 def _describe_lattice(statistics: Statistics) -> str:
     """What the gram of all columns gives away of all samples; empty if nothing."""
-    samples, spare = statistics.sample_count, _spare_columns(statistics)
+    samples = statistics.sample_count
+    spare = _spare_columns(statistics)
     columns = f"there are {samples + spare:,} independent columns"
     if spare < 0:
         return ""

@@ -29,7 +29,7 @@ from safle.statistics.statistics import Margins, Statistics, Sums, class_places,
 from safle.statistics.triangle import Integers, Packed
 from safle.tables.checks import ClassName
 
-LARGEST_CODE_PRODUCT = 1 << 46
+MAX_CODE_PRODUCT = 1 << 46
 """Largest magnitude of a product of a code: 2^31 samples of 2^15. 2^16 of them fit 62 bits."""
 
 
@@ -189,7 +189,8 @@ class FreeSums:
 
     def restore(self, fingerprint: str, names: Sequence[ClassName], vector: Integers) -> Statistics:
         """All sums that follow from a vector; nobody checks yet whether samples can have them."""
-        space, counts = CodeSpace(fingerprint, self.layout), vector[self.counts]
+        space = CodeSpace(fingerprint, self.layout)
+        counts = vector[self.counts]
         cross = self.restore_rows(vector[self.cross].reshape(-1, self.class_count), counts)
         gram = self.restore_gram(vector[self.products], cross.sum(axis=1))
         margins = Margins(space, self._codes, cross, tuple(names), counts)
@@ -211,9 +212,9 @@ class FreeSums:
     def restore_gram(self, products: Packed, totals: Integers) -> Integers:
         """The packed gram, int64, from its free products and the sums of all columns, (dim,)."""
         of_codes = products[: self.starts[np.searchsorted(self.rows, len(self._codes))]]
-        if max(-int(of_codes.min(initial=0)), int(of_codes.max(initial=0))) > LARGEST_CODE_PRODUCT:
-            raise InvariantError(f"a product of a code is larger than {LARGEST_CODE_PRODUCT}")
-        dim, scales = self.dim, self._constant_scales
+        if max(-int(of_codes.min(initial=0)), int(of_codes.max(initial=0))) > MAX_CODE_PRODUCT:
+            raise InvariantError(f"a product of a code is larger than {MAX_CODE_PRODUCT}")
+        dim = self.dim
         gram = np.zeros(triangle.packed_size(dim), np.int64)
         free = np.zeros(dim, np.bool_)
         free[self.rows] = True
@@ -223,7 +224,8 @@ class FreeSums:
                 entries = gram[triangle.start(row, dim) :][least:dim]
                 entries[free[least:]] = products[self.starts[column] : self.starts[column + 1]]
         self._restore_codes(gram, totals)
-        for scale, row in zip(scales.tolist(), self.constants.tolist(), strict=True):
+        scales = self._constant_scales.tolist()
+        for scale, row in zip(scales, self.constants.tolist(), strict=True):
             gram[triangle.start(np.arange(row), dim) + row] = scale * totals[:row]
             at = triangle.start(row, dim)
             gram[at + row : at + dim] = scale * totals[row:]
@@ -231,7 +233,8 @@ class FreeSums:
 
     def _restore_codes(self, gram: Integers, totals: Integers) -> None:
         """Fill in each code's square, and the products of each expert's first code."""
-        dim, codes = self.dim, len(self._codes)
+        dim = self.dim
+        codes = len(self._codes)
         for expert, (first, end) in enumerate(pairwise(self.offsets.tolist())):
             remainder = totals[end:].copy()
             later = self.offsets[expert + 1 : -1] - end

@@ -42,7 +42,7 @@ from safle.tables.checks import as_class_names
 if TYPE_CHECKING:
     from safle.statistics.statistics import Margins, Sums
 
-LARGEST_SHIFT = 1e-8
+MAX_SHIFT = 1e-8
 """A matrix of unit diagonal is semidefinite if it is definite with this added to its diagonal;
 for few columns less is added, 4 (D + K)^2 2^-53, since rounding then does less."""
 ROWS_AT_A_TIME = 256
@@ -70,7 +70,8 @@ def verify_margins(margins: Margins) -> None:
         fail("shape", f"cross has shape {margins.cross.shape}, expected a row for each column")
     if margins.class_counts.shape != (len(margins.class_names),):
         fail("shape", f"class_counts has shape {margins.class_counts.shape}")
-    codes, layout = margins.codes, margins.layout
+    codes = margins.codes
+    layout = margins.layout
     if (np.diff(codes) <= 0).any() or (
         len(codes) and not 0 <= codes[0] <= codes[-1] < layout.code_count
     ):
@@ -132,8 +133,10 @@ def _check_classes(s: Margins) -> None:
 
 
 def _check_class_sums(s: Margins) -> None:
-    seen, counts = len(s.codes), s.class_counts
-    cross, sums = s.cross[:seen], s.cross[seen:]
+    seen = len(s.codes)
+    counts = s.class_counts
+    cross = s.cross[:seen]
+    sums = s.cross[seen:]
     within = "cross lies between zero and the class counts"
     _fail_at_row(s, within, (cross < 0) | (cross > counts))
     _fail_at_row(s, "every listed code occurs", (cross == 0).all(axis=1, keepdims=True))
@@ -177,7 +180,8 @@ def _check_labels(s: Margins, power: Integers) -> None:
 
 
 def _check_products(s: Margins, packed: Packed, diagonal: Integers) -> None:
-    seen, dense = len(s.codes), s.layout.dense_dim
+    seen = len(s.codes)
+    dense = s.layout.dense_dim
     if packed.dtype != triangle.entry_type(diagonal):
         fail("shape", f"gram is {packed.dtype}, too wide or too narrow for its squares")
     broken = np.full((s.layout.experts if seen else 0, 2), -1, np.int64)
@@ -209,13 +213,13 @@ def _fail_at_pair(s: Margins, invariant: str, places: Integers) -> None:
 
 def _check_semidefinite(s: Margins, packed: Packed, diagonal: Integers) -> None:
     """By a Cholesky factorisation of ``C - M inverse(N) M'``, scaled to a unit diagonal of C."""
-    size, entries = s.dim, triangle.packed_size(s.dim)
+    size = s.dim
     require_free_memory(
-        16 * entries,
+        16 * triangle.packed_size(size),
         purpose=f"checking the products of {size} columns",
         advice="use a machine with more memory, or an encoder with fewer columns",
     )
-    shift = min(LARGEST_SHIFT, 4 * (size + len(s.class_names)) ** 2 * 2.0**-53)
+    shift = min(MAX_SHIFT, 4 * (size + len(s.class_names)) ** 2 * 2.0**-53)
     power = diagonal.astype(np.float64)
     if triangle.gather_columns(packed, size, np.flatnonzero(power <= 0)).any():
         fail("a column whose square is zero has no products", "one has")

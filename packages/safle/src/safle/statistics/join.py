@@ -13,49 +13,41 @@ somebody who searches longer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safle.statistics.cells import LEAST_CELL
 from safle.statistics.statistics import Statistics
+from safle.statistics.triangle import Integers
 
-MOST_COLUMNS = 4_096
+MAX_COLUMNS = 4_096
 """Columns that are joined: their counts take 64 MB. Of more, the first tables are."""
-MOST_FAILURES = 200
+MAX_FAILURES = 200
 """Cells that are tried in vain before the join ends: some seconds."""
-MOST_NEAR, NEAR_PER_TABLE = 512, 8
+MAX_NEAR = 512
+NEAR_PER_TABLE = 8
 """Symbols that may go with a cell; with more, its cliques are not searched."""
-MOST_SEEDS = 1 << 18
+MAX_SEEDS = 1 << 18
 """Cells that are tried; of more, a part, evenly spread."""
-MOST_STEPS = 100
+MAX_STEPS = 100
 """Steps of the search for a clique before a cell is given up."""
 
 
-class Joined(NamedTuple):
-    """Samples that the join found.
-
-    Attributes
-    ----------
-    symbols : their rows of the gram, int64, (found, tables)
-    owners : their places among the classes, int64, (found,); -1 where several are possible
-    tables : how many tables were joined
-    """
-
-    symbols: NDArray[np.int64]
-    owners: NDArray[np.int64]
-    tables: int
-
-
-def join_cells(statistics: Statistics) -> Joined:
+def join_cells(statistics: Statistics) -> tuple[Integers, Integers]:
     """Find samples in cells of fewer than `LEAST_CELL` samples.
+
+    Returns
+    -------
+    symbols : their rows of the gram, int64, (found, tables), of the tables that were joined
+    owners : their places among the classes, int64, (found,); -1 where several are possible
 
     >>> import numpy as np
     >>> from safle import EmbeddingEncoder, count
     >>> encoder = EmbeddingEncoder([[0.5, 0.5]], buckets=1, group_size=1)
     >>> statistics = count(encoder, [[0, 0], [0, 1], [1, 0]], [0, 0, 0])
-    >>> sorted(join_cells(statistics).symbols.tolist())
+    >>> symbols, _ = join_cells(statistics)
+    >>> sorted(symbols.tolist())
     [[0, 2], [0, 3], [1, 2]]
     """
     counts, ends = _extend(statistics)
@@ -68,13 +60,13 @@ def join_cells(statistics: Statistics) -> Joined:
     first = len(counts) - classes
     # A clique with one class ends in it.
     owners = [clique[tables] - first if len(clique) > tables else -1 for clique in found]
-    return Joined(rows, np.array(owners, np.int64), tables)
+    return rows, np.array(owners, np.int64)
 
 
-def _extend(statistics: Statistics) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _extend(statistics: Statistics) -> tuple[NDArray[np.int32], Integers]:
     """Counts of pairs among the symbols and classes, and where each table ends in them."""
     offsets = statistics.offsets
-    room = MOST_COLUMNS - len(statistics.class_names)
+    room = MAX_COLUMNS - len(statistics.class_names)
     tables = max(int(np.searchsorted(offsets, room, side="right")) - 1, 0)
     seen = int(offsets[tables])
     size = seen + len(statistics.class_names)
@@ -87,9 +79,7 @@ def _extend(statistics: Statistics) -> tuple[NDArray[np.int32], NDArray[np.int64
     return counts, np.append(offsets[1 : tables + 1], size)
 
 
-def _join(
-    counts: NDArray[np.int32], ends: NDArray[np.int64], most: int
-) -> Iterator[NDArray[np.int64]]:
+def _join(counts: NDArray[np.int32], ends: Integers, most: int) -> Iterator[Integers]:
     """Yield samples, and subtract them from the counts, until none is certain."""
     failures = 0
     seeds = len(counts)
@@ -103,7 +93,7 @@ def _join(
             clique = _only_clique(counts, ends, first, second)
             if clique is None:
                 failures += 1
-                if failures > MOST_FAILURES:
+                if failures > MAX_FAILURES:
                     return
                 continue
             counts[np.ix_(clique, clique)] -= times
@@ -117,7 +107,7 @@ def _join(
 def _seeds(counts: NDArray[np.int32], most: int) -> list[list[int]]:
     """Cells of few samples, those first whose symbols are rare."""
     pairs = np.argwhere(np.triu((counts > 0) & (counts <= most)))
-    pairs = pairs[:: len(pairs) // MOST_SEEDS + 1]
+    pairs = pairs[:: len(pairs) // MAX_SEEDS + 1]
     often = counts.diagonal()[pairs].sum(axis=1)
     order = np.lexsort((often, counts[pairs[:, 0], pairs[:, 1]]))
     seeds: list[list[int]] = pairs[order].tolist()
@@ -125,14 +115,14 @@ def _seeds(counts: NDArray[np.int32], most: int) -> list[list[int]]:
 
 
 def _only_clique(
-    counts: NDArray[np.int32], ends: NDArray[np.int64], first: int, second: int
-) -> NDArray[np.int64] | None:
+    counts: NDArray[np.int32], ends: Integers, first: int, second: int
+) -> Integers | None:
     """The one clique through a cell, a symbol of every table, then the class if it is certain.
 
     None if there are several, or the search is too long.
     """
     near = np.flatnonzero((counts[first] > 0) & (counts[second] > 0))
-    if len(near) > min(MOST_NEAR, NEAR_PER_TABLE * len(ends)):
+    if len(near) > min(MAX_NEAR, NEAR_PER_TABLE * len(ends)):
         return None
     table = np.searchsorted(ends, near, side="right")
     tables = len(ends) - 1
@@ -140,8 +130,8 @@ def _only_clique(
     # Two symbols of one table never belong to one sample.
     pairs[(table[:, None] == table) & ~np.eye(len(near), dtype=bool)] = False
     waiting = [np.ones(len(near), bool)]
-    only: NDArray[np.int64] | None = None
-    for _ in range(MOST_STEPS):
+    only: Integers | None = None
+    for _ in range(MAX_STEPS):
         if not waiting:
             return only
         kept = _prune(pairs, table, len(ends), waiting.pop())
@@ -161,7 +151,7 @@ def _only_clique(
 
 
 def _prune(
-    pairs: NDArray[np.bool_], table: NDArray[np.int64], tables: int, kept: NDArray[np.bool_]
+    pairs: NDArray[np.bool_], table: Integers, tables: int, kept: NDArray[np.bool_]
 ) -> NDArray[np.bool_] | None:
     """Leave out symbols that pair with no symbol of some table; None if a table is left empty."""
     while True:

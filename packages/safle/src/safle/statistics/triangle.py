@@ -16,7 +16,7 @@ from safle._native import Kernel, threads
 
 Integers = NDArray[np.int64]
 Packed = NDArray[np.signedinteger[Any]]
-LARGEST_INT32 = (1 << 31) - 256
+MAX_INT32 = (1 << 31) - 256
 """The largest entry of a diagonal whose gram is int32; see `Layout.most_samples`."""
 _add_runs = Kernel(
     "add_runs",
@@ -58,7 +58,7 @@ def packed_size(dim: int) -> int:
 
 def entry_type(diagonal: NDArray[np.integer[Any]]) -> type[np.signedinteger[Any]]:
     """The type of a gram with this diagonal, whose largest entry bounds all others."""
-    return np.int32 if int(diagonal.max(initial=0)) <= LARGEST_INT32 else np.int64
+    return np.int32 if int(diagonal.max(initial=0)) <= MAX_INT32 else np.int64
 
 
 def diagonal(packed: Packed, dim: int) -> Integers:

@@ -44,7 +44,7 @@ FILE_TYPES = {
 }
 """Numbers of other packages' types begin with 1000; `type_name` finds their names."""
 MAX_HEADER_BYTES = 1 << 20
-MOST_RAW_BYTES = 1 << 62
+MAX_RAW_BYTES = 1 << 62
 COMPRESSION = zstandard.ZstdCompressionParameters(
     window_log=17, hash_log=8, min_match=7, strategy=zstandard.STRATEGY_FAST
 )
@@ -169,7 +169,8 @@ def to_bytes(file_type: int, header: Mapping[str, Any], sections: Mapping[str, b
 
 def from_bytes(data: bytes | memoryview, *, file_type: int, limit: int | None = None) -> Container:
     """Check a file's bytes and open them; `WireError` for anything but a whole file."""
-    view, limit = memoryview(data), most_memory(limit)
+    view = memoryview(data)
+    limit = most_memory(limit)
     header_size, digest = _check_prefix(view, file_type, limit)
     view = _check_seal(view)
     at = _PREFIX.size + header_size
@@ -229,7 +230,8 @@ def _read_prefix(start: bytes | memoryview, size: int, file_type: int) -> tuple[
 
 def _check_seal(view: memoryview) -> memoryview:
     """The file without its last 32 bytes, which are the SHA-256 of all before them."""
-    body, seal = view[:-_SEAL_BYTES], view[-_SEAL_BYTES:]
+    body = view[:-_SEAL_BYTES]
+    seal = view[-_SEAL_BYTES:]
     if hashlib.sha256(body).digest() != bytes(seal):
         raise WireError("the file's checksum does not match: it was cut off, damaged or altered")
     return body
@@ -247,7 +249,7 @@ def _parse_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, int]]]:
         raise WireError("the header is not written as the format says: sorted, without spaces")
     names = [name for name, _ in table]
     for name, size in table:
-        if type(name) is not str or type(size) is not int or not 0 <= size <= MOST_RAW_BYTES:
+        if type(name) is not str or type(size) is not int or not 0 <= size <= MAX_RAW_BYTES:
             raise WireError("the section table does not hold pairs of a name and a size")
     if len(set(names)) != len(names):
         raise WireError("the section table names a section twice")

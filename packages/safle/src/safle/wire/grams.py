@@ -30,11 +30,12 @@ from safle.statistics.statistics import Margins, Statistics
 from safle.statistics.triangle import Integers, Packed
 from safle.wire.container import Container
 
-MOST_SPARE_COLUMNS = 8
+MAX_SPARE_COLUMNS = 8
 """Most spare columns behind a basis."""
-PER_SPARE, PER_SPARE_OF_CLASS = 1, 32
+PER_SPARE = 1
+PER_SPARE_OF_CLASS = 32
 """Columns of a basis for each spare column: a class has few samples, so eight would be many."""
-MOST_SAMPLES = 65_535
+MAX_SAMPLES = 65_535
 """Products of two totals, up to 32,767 n each, stay within 62 bits."""
 PROBES = 32
 """Vectors of random signs, each of which shows a wrong entry with probability 1/2 at least."""
@@ -43,20 +44,20 @@ TOLERANCE = 0.1
 
 def has_few_samples(margins: Margins) -> bool:
     """Whether there are so few samples that some columns determine the gram."""
-    return 0 < margins.sample_count <= min(MOST_SAMPLES, (margins.dim - MOST_SPARE_COLUMNS) // 2)
+    return 0 < margins.sample_count <= min(MAX_SAMPLES, (margins.dim - MAX_SPARE_COLUMNS) // 2)
 
 
 def working_bytes(margins: Margins) -> int:
     """Most memory that finding the columns, or all others from them, takes beside the gram."""
-    dim, width = margins.dim, margins.sample_count + MOST_SPARE_COLUMNS
+    dim = margins.dim
+    width = margins.sample_count + MAX_SPARE_COLUMNS
     return 8 * (3 * dim * width + 2 * min(2 * width + 64, dim) ** 2) + (1 << 24)
 
 
 def candidates(margins: Margins) -> tuple[Integers, int]:
     """Rows of the gram in the order in which they are tried, and how many may be in a basis."""
-    layout, seen = margins.layout, len(margins.codes)
     widths = np.ones(margins.dim, np.int64)
-    widths[seen:] = layout.largest
+    widths[len(margins.codes) :] = margins.layout.largest
     order = np.lexsort((hashes(0, margins.dim, 0), widths))
     constants = FreeSums.of(margins).constants
     order = np.concatenate([constants[:1], order[~np.isin(order, constants)]])
@@ -64,7 +65,7 @@ def candidates(margins: Margins) -> tuple[Integers, int]:
 
 
 @dataclass(frozen=True)
-class Columns:
+class BasisColumns:
     """Columns that stand for the gram of few samples.
 
     Attributes
@@ -78,14 +79,14 @@ class Columns:
     chosen: Integers
 
     @staticmethod
-    def of(margins: Margins, basis: NDArray[np.bool_], per_spare: int) -> Columns:
+    def of(margins: Margins, basis: NDArray[np.bool_], per_spare: int) -> BasisColumns:
         """The columns that a basis, some of the `candidates`, stands for."""
         order, _ = candidates(margins)
         places = np.flatnonzero(basis)
         end = int(places[-1]) + 1 if len(places) else 0
-        spare_count = min(MOST_SPARE_COLUMNS, len(places) // per_spare)
+        spare_count = min(MAX_SPARE_COLUMNS, len(places) // per_spare)
         spare = np.arange(end, min(end + spare_count, len(order)))
-        return Columns(margins, basis, order[np.concatenate([places, spare])])
+        return BasisColumns(margins, basis, order[np.concatenate([places, spare])])
 
     @property
     def rank(self) -> int:
@@ -121,7 +122,8 @@ class Columns:
 
         They are the upper triangle of the columns' own rows, then the other rows.
         """
-        sent, columns = self.chosen[self._sent], columns[:, self._sent]
+        sent = self.chosen[self._sent]
+        columns = columns[:, self._sent]
         block = columns[sent] - self._expected(sent)
         others = columns[self._rows]
         others -= self._expected(self._rows)
@@ -129,7 +131,9 @@ class Columns:
 
     def _from_values(self, values: Integers) -> Integers:
         """The chosen columns of the gram, int64, (dim, chosen)."""
-        margins, sent, rows = self.margins, self.chosen[self._sent], self._rows
+        margins = self.margins
+        sent = self.chosen[self._sent]
+        rows = self._rows
         known = np.zeros((margins.dim, len(sent)), np.int64)
         block = np.zeros((len(sent), len(sent)), np.int64)
         size = triangle.packed_size(len(sent))
@@ -154,7 +158,8 @@ class Columns:
         spare = ~np.isin(self.chosen, gram.pivots)
         if (gram.columns(self.chosen[spare]) != columns[:, spare]).any():
             raise WireError("the columns sent contradict each other; they were altered")
-        n, places = self.margins.sample_count, np.flatnonzero(self.basis)
+        n = self.margins.sample_count
+        places = np.flatnonzero(self.basis)
         order, most = candidates(self.margins)
         tried = order[: int(places[-1]) + 1 if self.rank == n else most]
         if not np.array_equal(first_independent(gram.columns(tried, tried), n), places):
@@ -162,17 +167,20 @@ class Columns:
         return gram
 
 
-def choose(statistics: Statistics, per_spare: int = PER_SPARE) -> tuple[Columns, Integers] | None:
+def choose(
+    statistics: Statistics, per_spare: int = PER_SPARE
+) -> tuple[BasisColumns, Integers] | None:
     """The columns that the format prescribes, and their entries; None if all products are sent."""
     if not has_few_samples(statistics):
         return None
-    chosen = Columns.of(statistics, _basis(statistics), per_spare)
+    chosen = BasisColumns.of(statistics, _basis(statistics), per_spare)
     entries = statistics.gram.columns(chosen.chosen)
     return (chosen, entries) if _determines(statistics, chosen, entries) else None
 
 
 def _basis(statistics: Statistics) -> NDArray[np.bool_]:
-    n, (order, most) = statistics.sample_count, candidates(statistics)
+    n = statistics.sample_count
+    order, most = candidates(statistics)
     basis = np.zeros(most, np.bool_)
     # Usually the first n are independent; only if they are not, all are tried.
     for tried in (order[: min(n, most)], order[:most]):
@@ -183,7 +191,7 @@ def _basis(statistics: Statistics) -> NDArray[np.bool_]:
     return basis
 
 
-def _determines(statistics: Statistics, chosen: Columns, entries: Integers) -> bool:
+def _determines(statistics: Statistics, chosen: BasisColumns, entries: Integers) -> bool:
     """Whether the receiver would restore every entry; random combinations of them tell."""
     try:
         gram = LowRank.of(entries, chosen.chosen, chosen.rank, statistics)
@@ -213,12 +221,12 @@ def basis_bytes(margins: Margins) -> int:
     return -(-candidates(margins)[1] // 8)
 
 
-def read_basis(margins: Margins, data: bytes, per_spare: int = PER_SPARE) -> Columns:
+def read_basis(margins: Margins, data: bytes, per_spare: int = PER_SPARE) -> BasisColumns:
     """The columns that the bits of a basis name."""
     basis = unpack_bits(data, candidates(margins)[1])
     if not 0 < basis.sum() <= margins.sample_count:
         raise WireError("the basis does not fit the number of samples")
-    return Columns.of(margins, basis, per_spare)
+    return BasisColumns.of(margins, basis, per_spare)
 
 
 def product_count(margins: Margins) -> int:
@@ -262,7 +270,8 @@ def read_classes(margins: Margins, opened: Container, whole_bytes: int) -> Seque
     parts = [margins.of_class(place) for place in range(len(margins.class_names))]
     forms = unpack_bits(opened.section("class_forms", -(-len(parts) // 8)), len(parts))
     sizes = [basis_bytes(part) if form else 0 for part, form in zip(parts, forms, strict=True)]
-    raw, ends = opened.section("class_basis", sum(sizes)), np.cumsum(sizes)
+    raw = opened.section("class_basis", sum(sizes))
+    ends = np.cumsum(sizes)
     columns = [
         read_basis(part, raw[end - size : end], PER_SPARE_OF_CLASS) if size else None
         for part, size, end in zip(parts, sizes, ends, strict=True)
@@ -288,7 +297,7 @@ def read_classes(margins: Margins, opened: Container, whole_bytes: int) -> Seque
     return found
 
 
-def held_bytes(margins: Margins, columns: Columns | None) -> int:
+def held_bytes(margins: Margins, columns: BasisColumns | None) -> int:
     """Most memory that a gram takes once it is read: a triangle, or a root in both precisions."""
     if columns is None:
         return 8 * triangle.packed_size(margins.dim)
@@ -297,7 +306,8 @@ def held_bytes(margins: Margins, columns: Columns | None) -> int:
 
 def class_bytes(parts: Sequence[Margins], values: int) -> int:
     """Most memory that reading the grams of these classes, and multiplying them out, takes."""
-    dim, working = parts[0].dim, max(working_bytes(part) for part in parts)
+    dim = parts[0].dim
+    working = max(working_bytes(part) for part in parts)
     grams = 8 * triangle.packed_size(dim) * len(parts)
     return grams + 24 * values + 32 * dim * (len(parts) + dim) + working
 

@@ -24,8 +24,8 @@ def count_planes(values: NDArray[np.integer[Any]]) -> int:
     """
     if not values.size:
         return 1
-    low, high = int(values.min()), int(values.max())
-    return max(1, ((2 * max(high, -low - 1) + 1).bit_length() + 7) // 8)
+    largest = max(int(values.max()), -int(values.min()) - 1)
+    return max(1, ((2 * largest + 1).bit_length() + 7) // 8)
 
 
 def _integer_type(planes: int) -> type[np.signedinteger[Any]]:
