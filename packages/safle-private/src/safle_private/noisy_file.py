@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from safle import (
+    ClassName,
     CodeSpace,
     FileFormat,
     FreeSums,
     Integers,
-    SpaceHeader,
     check_space,
     container,
     read_header,
@@ -25,9 +26,11 @@ from safle_private.noisy import NoisyStatistics, Privacy, noisy_bytes
 SECTIONS = ("counts", "cross", "products")
 
 
-class NoisyHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
-    """The header of noisy statistics."""
-
+class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    fingerprint: str
+    layout: list[dict[str, Any]]
+    classes: list[ClassName]
+    planes: dict[str, int]
     privacy: dict[str, Any]
 
 
@@ -38,8 +41,8 @@ def _describe(statistics: NoisyStatistics) -> tuple[dict[str, Any], dict[str, In
 
 
 def _restore(opened: container.Container, space: CodeSpace | None = None) -> NoisyStatistics:
-    header = read_header(NoisyHeader, opened)
-    found = check_space(header, space, opened.limit)
+    header = read_header(_Header, opened)
+    found = check_space(header.fingerprint, header.layout, header.classes, space, opened.limit)
     layout = found.layout
     classes = tuple(header.classes)
     if not classes:

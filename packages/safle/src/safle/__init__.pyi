@@ -85,7 +85,6 @@ from .wire.formats import format_named as format_named
 from .wire.formats import read as read
 from .wire.formats import read_header as read_header
 from .wire.formats import write as write
-from .wire.statistics import SpaceHeader as SpaceHeader
 from .wire.statistics import check_space as check_space
 
 __version__: str

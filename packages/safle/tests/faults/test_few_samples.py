@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -152,3 +153,29 @@ def test_what_is_between_integers_is_refused_where_float32_would_not_see_it(off)
     else:
         low_rank.add_to(gram, 2, np.arange(2))
         assert (gram == 1_000_000).all()
+
+
+def test_integers_are_required_tile_by_tile_and_no_triangle_is_held():
+    """Of 5,000 columns the triangle takes 50 MB at least; a tile takes 12 MB."""
+    data = fixed_data("linear", samples=3, feature_dim=5_000)
+    sent = data.count()
+    read = decode(encode(sent), space=data.encoder.space)
+    assert isinstance(read.gram, LowRank)
+    tracemalloc.start()
+    try:
+        read.gram.require_integers()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000_000
+    assert "packed" not in vars(read.gram)
+
+
+def test_decoding_refuses_what_only_a_tile_shows():
+    """A product, not a column that is sent, is no integer: only all entries show it."""
+    data = fixed_data("random-features", samples=6, feature_dim=24)
+    read = decode(encode(data.count()), space=data.encoder.space)
+    wrong = LowRank(read.gram.root * (1 + 1e-3), read.gram.pivots, read.gram.margins)
+    with pytest.raises(InvariantError, match="no integers"):
+        wrong.require_integers()
+    read.gram.require_integers()

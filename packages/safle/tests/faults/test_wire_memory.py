@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safle import Accumulator, count, decode, encode, make_encoder
+from safle import Accumulator, Statistics, count, decode, encode, make_encoder
 from safle.errors import EncoderMismatch, WireError
 from safle.wire import container
 from safle.wire.grams import class_bytes, has_few_samples, held_bytes, working_bytes
@@ -97,7 +97,7 @@ def test_grams_of_classes_take_what_was_checked_and_not_more(samples, monkeypatc
         return held[-1]
 
     def read(limit=None):
-        found, _ = FORMAT.open(data, space=encoder.space, limit=limit, multiply_out=False)
+        found, _ = FORMAT.open(data, like=Statistics.empty(encoder.space), limit=limit)
         Accumulator(encoder).add(found)
 
     monkeypatch.setattr("safle.wire.grams.class_bytes", note)

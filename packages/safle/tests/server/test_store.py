@@ -31,6 +31,8 @@ from safle.errors import (
 from safle.server.folder import client_of, file_name_of
 from safle.server.limits import Limits
 from safle.server.store import Store
+from safle.statistics.gram import Samples, Triangle
+from safle.statistics.low_rank import LowRank
 from support.data_sets import fixed_data, repeated
 
 
@@ -238,7 +240,9 @@ def test_the_log_has_what_came_and_also_what_failed_when_it_was_multiplied_out(
         raise InvariantError("no integers")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Statistics, "multiply_out", fail)
+        patched.setattr(Samples, "require_integers", fail)
+        patched.setattr(Triangle, "require_integers", fail)
+        patched.setattr(LowRank, "require_integers", fail)
         patched.setattr(Accumulator, "add", fail)
         for total in (None, Accumulator(store.encoder)):
             with pytest.raises(InvariantError):

@@ -56,8 +56,8 @@ def open_contribution(
 ) -> tuple[Statistics, Contribution]:
     """The statistics in a file's bytes, and their facts; a `SafleError` for bad ones.
 
-    All is verified but one thing: a gram that was sent as columns is multiplied out when it is
-    first added or read, and only then shows whether its entries are integers.
+    All is verified but one thing: whether the entries that follow from columns are integers, which
+    shows when they are added, or by `safle.statistics.gram.Gram.require_integers`.
 
     Parameters
     ----------

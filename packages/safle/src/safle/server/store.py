@@ -207,9 +207,9 @@ class Store:
                 return self._check_same(sent)
             self._check_place(client, sha256)
             self._admission.check(sent, allow_duplicates=allow_duplicates)
-            # Multiplying out shows whether all sums are integers; `Accumulator.add` does it too.
+            # The last check, of what follows from columns: `Accumulator.add` does it too.
             if total is None:
-                statistics.multiply_out()
+                statistics.gram.require_integers()
             else:
                 total.add(statistics)
         except SafleError as error:
@@ -309,7 +309,7 @@ class Store:
         problems = dict(self._unreadable)
         for client in self._walk(progress):
             try:
-                self._read(client).multiply_out()
+                self._read(client).gram.require_integers()
             except (SafleError, OSError) as error:
                 problems[client] = self._describe_damage(client, error)
         return [*problems.values()]

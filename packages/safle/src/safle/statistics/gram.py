@@ -58,7 +58,13 @@ class Gram(Protocol):
         """
 
     def verify(self, margins: Margins) -> None:
-        """Raise `InvariantError` if no samples with these margins have this gram."""
+        """Raise `InvariantError` if no samples with these margins have this gram.
+
+        Whether its entries are integers is left to `require_integers`.
+        """
+
+    def require_integers(self) -> None:
+        """Raise `InvariantError` if an entry is no integer, or impossible; holds no triangle."""
 
 
 def multiply_out(gram: Gram) -> Packed:
@@ -121,6 +127,9 @@ class Triangle:
     def verify(self, margins: Margins) -> None:
         verify_triangle(margins, self.packed, self.diagonal)
 
+    def require_integers(self) -> None:
+        """Check nothing: they are held as integers."""
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:
@@ -161,10 +170,12 @@ class Samples:
 
     def columns(self, chosen: Integers, rows: Integers | slice = ALL_ROWS) -> Integers:
         phi = self._values
-        left, right = phi[:, rows], phi[:, chosen]
+        left = phi[:, rows]
+        right = phi[:, chosen]
         largest = float(np.abs(left).max(initial=0)) * float(np.abs(right).max(initial=0))
         if largest * len(phi) >= FLOAT32_EXACT:
-            left, right = left.astype(np.float64), right.astype(np.float64)
+            left = left.astype(np.float64)
+            right = right.astype(np.float64)
         return (left.T @ right).astype(np.int64)
 
     def multiply(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -183,3 +194,6 @@ class Samples:
 
     def verify(self, margins: Margins) -> None:
         """Check nothing: samples always have a valid gram."""
+
+    def require_integers(self) -> None:
+        """Check nothing: products of integers are integers."""

@@ -9,8 +9,10 @@ and ``_native/triangle.c``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,13 +34,13 @@ DEPENDENT_SHARE = 1e-11
 """A column is dependent if its remaining square is below this share of the largest square."""
 INTEGER_DISTANCE = 0.25
 """Computed values that differ by less stand for the same integer."""
-LARGEST_SQUARE = 2.0**53
+MAX_SQUARE = 2.0**53
 """Squared length that no column reaches: 65,535 samples of 32,767 stay 128 times below."""
 ROUNDING = 0.01
 """Distance from an integer that rounding may leave."""
 FLOAT32_ROUNDING = 2.0**-24
 """The same for float32: to be multiplied by the root of the rank and two columns' lengths."""
-FLOAT32_MOST = 0.0125
+MAX_FLOAT32_DISTANCE = 0.0125
 """Where float32 may leave a larger distance, float64 is used.
 
 Each of the r roundings of an entry is at most ``2**-24 |z_i| |z_j|`` (Cauchy and Schwarz). By
@@ -98,7 +100,7 @@ class LowRank:
         right = columns[:, order].astype(np.float64).T
         root = solve_triangular(lower, right, lower=True, overwrite_b=True, check_finite=False)
         # By Cauchy and Schwarz, no product is larger than the longest column's square.
-        if not (np.einsum("ri,ri->i", root, root) < LARGEST_SQUARE).all():
+        if not (np.einsum("ri,ri->i", root, root) < MAX_SQUARE).all():
             raise InvariantError("sums beyond 2**53; these are not sums of any data set")
         return LowRank(root, chosen[order], margins)
 
@@ -123,23 +125,34 @@ class LowRank:
 
     @use_threads(1)
     def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
-        # Tile by tile, so that the gram is never held whole.
-        done: list[tuple[int, int]] = []
+        done = 0
+        try:
+            for top, left, tile in self._tiles():
+                _add_tile(target, dim, positions, top, left, tile, sign)
+                done += 1
+        except InvariantError:
+            # Tiles that are made again have the same integers: take all of them off.
+            for top, left, tile in islice(self._tiles(), done):
+                _add_tile(target, dim, positions, top, left, tile, -sign)
+            raise
+
+    @use_threads(1)
+    def require_integers(self) -> None:
+        for _ in self._tiles():
+            pass
+
+    def _tiles(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        """Tiles and their first rows and columns: one at a time, the gram is never held whole."""
         lengths = np.sqrt(self.diagonal.astype(np.float64))
         for top in range(0, self.dim, TILE):
             for left in range(top, self.dim, TILE):
                 tile, good = self._tile(top, left, lengths)
                 if not good:
-                    # A tile that is made again has the same integers: take all of them off.
-                    for place in done:
-                        tile, _ = self._tile(*place, lengths)
-                        _add_tile(target, dim, positions, *place, tile, -sign)
                     raise InvariantError(
                         "the sums that follow from the columns are no integers, or impossible; "
                         "these are not sums of any data set"
                     )
-                _add_tile(target, dim, positions, top, left, tile, sign)
-                done.append((top, left))
+                yield top, left, tile
 
     def _tile(self, top: int, left: int, lengths: Matrix) -> tuple[NDArray[Any], bool]:
         """A tile rounded to integers, and whether `_round` accepts it."""
@@ -147,7 +160,7 @@ class LowRank:
         columns = slice(left, left + TILE)
         length = float(lengths[rows].max() * lengths[columns].max())
         rounding = FLOAT32_ROUNDING * np.sqrt(len(self.root)) * length
-        if rounding <= FLOAT32_MOST:
+        if rounding <= MAX_FLOAT32_DISTANCE:
             tile: NDArray[Any] = self._narrow[:, rows].T @ self._narrow[:, columns]
             if self._round(tile, top, left, min(rounding, ROUNDING)):
                 return tile, True
@@ -217,6 +230,7 @@ def first_independent(gram: Integers, most: int) -> Integers:
 
     Computed modulo `PRIME`, so that no rounding decides; ascending.
     """
-    chosen, count = np.zeros(min(len(gram), most), np.int64), np.zeros(1, np.int64)
+    chosen = np.zeros(min(len(gram), most), np.int64)
+    count = np.zeros(1, np.int64)
     _first_independent(gram % PRIME, chosen, count)
     return chosen[: count[0]]

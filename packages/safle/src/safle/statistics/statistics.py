@@ -322,10 +322,6 @@ class Statistics(Sums):
 
         return bound_all(self.layout, len(self.class_names))
 
-    def multiply_out(self) -> None:
-        """Compute the packed gram; `InvariantError` if its entries are no integers."""
-        self.gram.packed  # noqa: B018
-
     def verify(self) -> None:
         """Check the invariants of `safle.statistics.invariants`; raises `InvariantError`."""
         verify(self)
@@ -385,7 +381,8 @@ def without_absent(statistics: Statistics) -> Statistics:
     """The same statistics in the narrowest integers, without codes and classes that are absent."""
     occurring = statistics.class_counts > 0
     seen = np.flatnonzero(statistics.diagonal[: len(statistics.codes)])
-    packed, rows = statistics.gram.packed, np.arange(statistics.dim)
+    packed = statistics.gram.packed
+    rows = np.arange(statistics.dim)
     if len(seen) < len(statistics.codes):
         rows = np.concatenate([seen, rows[len(statistics.codes) :]])
         packed = triangle.take(packed, statistics.dim, rows)

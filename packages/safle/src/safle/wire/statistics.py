@@ -27,25 +27,22 @@ from safle.tables.checks import ClassName, as_class_names, is_digest
 from safle.wire import container, grams
 from safle.wire.formats import Admit, FileFormat, Sections, read_header
 
-WHOLE, COLUMNS, CLASSES = "whole", "columns", "classes"
+WHOLE = "whole"
+COLUMNS = "columns"
+CLASSES = "classes"
 """Forms of a gram: all its free products; the columns that determine it (few samples); or nothing,
 where all columns are counted by class, and the gram is the sum of theirs."""
 LAYOUT_BYTES = 24
 """Bytes that checking a layout takes for each expert or dense column."""
 
 
-class SpaceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The header fields of every file of sums; ``planes``: bytes per value of each array."""
+class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``planes``: bytes per value of each array; ``seen`` counts the codes that samples have."""
 
     fingerprint: str
     layout: list[dict[str, Any]]
     classes: list[ClassName]
     planes: dict[str, int]
-
-
-class StatisticsHeader(SpaceHeader, frozen=True, forbid_unknown_fields=True):
-    """The header of statistics; ``seen`` counts the codes that samples have."""
-
     samples: Annotated[int, msgspec.Meta(ge=0)]
     seen: Annotated[int, msgspec.Meta(ge=0)]
     form: Literal["whole", "columns", "classes"]
@@ -93,27 +90,25 @@ def _restore(
     admit(tuple(header.classes))
     statistics = _read_sums(opened, header, found)
     if like is None:
-        # What is to be added is multiplied out when it is.
-        statistics.multiply_out()
+        # What is to be added is checked when it is.
+        statistics.gram.require_integers()
     return statistics
 
 
 FORMAT = FileFormat(container.STATISTICS, _describe, _restore, Statistics)
 
 
-def read_head(path: StrPath) -> tuple[str, StatisticsHeader]:
+def read_head(path: StrPath) -> tuple[str, _Header]:
     """The digest and the header that a statistics file declares; no sums are read."""
     content, digest = container.read_head(path, file_type=container.STATISTICS)
     with naming(path):
-        header = as_settings(StatisticsHeader, content, where="the header: ", error=WireError)
+        header = as_settings(_Header, content, where="the header: ", error=WireError)
         if as_class_names(header.classes) != tuple(header.classes):
             raise WireError("the class names are not in ascending order")
     return digest, header
 
 
-def _read_sums(
-    opened: container.Container, header: StatisticsHeader, space: CodeSpace
-) -> Statistics:
+def _read_sums(opened: container.Container, header: _Header, space: CodeSpace) -> Statistics:
     """Verified statistics; a gram that was sent as columns is not multiplied out yet."""
     layout = space.layout
     gram_name = f"a gram of {header.seen + layout.dense_dim} rows"
@@ -161,32 +156,46 @@ def _read_gram(
 
 def _check_header(
     opened: container.Container, space: CodeSpace | None
-) -> tuple[StatisticsHeader, CodeSpace]:
+) -> tuple[_Header, CodeSpace]:
     """The header and its code space, both checked."""
-    header = read_header(StatisticsHeader, opened)
-    found = check_space(header, space, opened.limit)
+    header = read_header(_Header, opened)
+    found = check_space(header.fingerprint, header.layout, header.classes, space, opened.limit)
     if header.seen > found.layout.code_count:
         raise WireError(f"{header.seen} seen codes; the layout has {found.layout.code_count}")
     return header, found
 
 
-def check_space(header: SpaceHeader, space: CodeSpace | None, limit: int) -> CodeSpace:
-    """The code space of a header, after checks of its encoder and classes."""
-    if not is_digest(header.fingerprint):
+def check_space(
+    fingerprint: str,
+    layout: list[dict[str, Any]],
+    classes: Sequence[ClassName],
+    space: CodeSpace | None,
+    limit: int,
+) -> CodeSpace:
+    """The code space that a header names, checked, as its class names are.
+
+    Parameters
+    ----------
+    fingerprint, layout, classes : fields of the header, as `Statistics.declaration` has them
+    space : the code space that is expected; None for any
+    limit : most bytes that reading may take
+    """
+    if not is_digest(fingerprint):
         raise WireError("the fingerprint is not 64 hexadecimal digits")
-    if space is not None:
+    text = container.canonical(layout)
+    if space is None:
+        most = min(limit // LAYOUT_BYTES, MAX_EXPERTS)
+        space = CodeSpace(fingerprint, Layout.from_json(layout, most=most))
+        if _text_of(space.layout) != text:
+            raise WireError("the layout is not written in its shortest form")
+    else:
         require_type("space", space, CodeSpace, advice="such as encoder.space")
-        # We compare before we build a layout, because the file decides how large that is. We
-        # compare texts, because true equals 1 in Python: a contribution would have two digests.
-        same_layout = _text_of(space.layout) == container.canonical(header.layout)
-        space.check_same_encoder(header.fingerprint, same_layout=same_layout)
-    most = min(limit // LAYOUT_BYTES, MAX_EXPERTS)
-    layout = space.layout if space else Layout.from_json(header.layout, most=most)
-    if _text_of(layout) != container.canonical(header.layout):
-        raise WireError("the layout is not written in its shortest form")
-    if as_class_names(header.classes) != tuple(header.classes):
+        # We build no layout, because the file decides how large that is. We compare texts, because
+        # true equals 1 in Python: a contribution would have two digests.
+        space.check_same_encoder(fingerprint, same_layout=_text_of(space.layout) == text)
+    if as_class_names(classes) != tuple(classes):
         raise WireError("the class names are not in ascending order")
-    return CodeSpace(header.fingerprint, layout)
+    return space
 
 
 def _text_of(layout: Layout) -> bytes:
@@ -208,9 +217,7 @@ def bytes_of_gram(layout: Layout, seen: int, classes: int, *, form: str) -> int:
     return gram + 16 * triangle.packed_size(dim) + 8 * dim * (classes + 256)
 
 
-def _read_margins(
-    opened: container.Container, header: StatisticsHeader, space: CodeSpace
-) -> Margins:
+def _read_margins(opened: container.Container, header: _Header, space: CodeSpace) -> Margins:
     layout = space.layout
     bitmap = opened.section("codes", -(-layout.code_count // 8))
     # Count the bits before listing them: memory is reserved for the header's number alone.
