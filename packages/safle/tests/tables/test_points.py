@@ -116,6 +116,11 @@ TRAPS = {
         for factor in (10, 12, 18, 88.4, 1000, 0.1, 0.01)
     },
     "months": ({"b": scale("age", 12)}, "units:age", "b.toml says"),
+    "dates": (
+        {"b": lambda frame: frame.with_columns(pl.lit("2020-01-31").alias("age"))},
+        "ignored:age",
+        "b.toml ignores it",
+    ),
     "two units in one file": (
         {"d": put_scale("creatinine", 88.4)},
         "units:creatinine",

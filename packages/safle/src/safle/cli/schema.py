@@ -85,9 +85,6 @@ def merge(
     settle(points, accept)
     merged.save(output, [f"accepted {name}: {text}" for name, text in points])
     show_schema(session, output, merged, None)
-    drafted_names = {name for schema in schemas for name in schema.names}
-    for name in sorted(drafted_names - {*merged.names}):
-        session.warn(f"column {name!r} is left out: one of the schemas ignores it")
     for column in merged.columns:
         if column.optional:
             session.warn(f"column {column.name!r} is not in every table: who lacks it has gaps")

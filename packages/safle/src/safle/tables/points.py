@@ -42,9 +42,14 @@ def find_points(drafts: Drafts) -> list[Point]:
     """All points of drafts that can be merged."""
     points = [("classes", text) for text in _find_other_classes(drafts)]
     points += _find_other_names(drafts)
-    ignored = {name for draft in drafts.values() for name in draft.ignore}
     for name, columns in columns_by_name(drafts).items():
-        if name in ignored:
+        if ignoring := [file for file, draft in drafts.items() if name in draft.ignore]:
+            text = (
+                f"column {name!r} is left out: {', '.join(ignoring)} ignores it, as dates, free "
+                f"text or --ignore are, and {', '.join(columns)} has it. Mend that table and "
+                "draft again"
+            )
+            points.append((f"ignored:{name}", text))
             continue
         for kind, rule, advice in RULES:
             for text in rule(columns, drafts):
@@ -203,15 +208,22 @@ def _differ_in_scale(one: Column, other: Column) -> bool:
     apart = one.high < other.low or other.high < one.low
     wider = wide.high - wide.low > MAX_WIDTH_RATIO * (narrow.high - narrow.low)
     larger = wide.low > MAX_RATIO * narrow.low > 0 and wide.high > MAX_RATIO * narrow.high
+    spans = _begins_lower(wide, narrow) and wide.high > MAX_RATIO * narrow.high
+    # A part of the values in a smaller unit takes a range down, and leaves its high end.
+    is_alike_above = abs(one.high - other.high) < (other.high - other.low) / 2
+    has_part = _begins_lower(one, other) and is_alike_above
+    return apart or wider or larger or spans or has_part
+
+
+def _begins_lower(one: Column, other: Column) -> bool:
+    """Whether so much lower that a part of the values may be in a smaller unit."""
     width = other.high - other.low
     further = other.low - one.low
     is_fraction = 0 <= MAX_RATIO * one.low < other.low and further > SHARE_LOWER * width
     # Inches among centimetres are 2.5 times smaller, and further down than centimetres span.
     is_below = 0 <= 2 * one.low < other.low and further > width
-    # A part of the values in a smaller unit takes a range down, and leaves its high end.
-    has_part = (is_fraction or is_below) and abs(one.high - other.high) < width / 2
     # A lone number is a doubt of its own.
-    return apart or wider or larger or (has_part and not one.lone)
+    return (is_fraction or is_below) and not one.lone
 
 
 def _find_unit_of_some(columns: Columns, _: Drafts) -> Iterator[str]:
