@@ -426,7 +426,7 @@ def test_the_next_writer_settles_what_a_kill_has_left(parts, store, before, file
     with Store.open(store.folder, writing=True) as again:
         assert sorted(again.members) == sorted(seen)
         assert not any(path.exists() for path in parts_left)
-        assert events(again)[-1][0] == after or before
+        assert events(again)[-1][0] == (after or before)
         assert again.problems() == []
 
 
