@@ -32,7 +32,7 @@ from safle.site.policy import Policy
 from safle.site.release import Release
 from safle.wire import container
 from safle.wire.formats import FileFormat
-from safle_private import add_privately
+from safle_lab.demo.masking import add_privately
 
 WITH_INTERVAL = ("accuracy", "balanced_accuracy", "sensitivity", "specificity", "macro_auc")
 MOST_WITH_CLASSES = {"specificity": 1.4, "macro_auc": 2.3}
