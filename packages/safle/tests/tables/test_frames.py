@@ -90,7 +90,7 @@ def test_an_encoder_without_names_warns(library):
 
 def test_text_is_refused_with_the_name_of_its_column():
     frame = frame_of("polars").with_columns(dose=polars.lit("two"))
-    with pytest.raises(InvalidInput, match="row 0, column 'dose' is no number"):
+    with pytest.raises(InvalidInput, match="row 0, column 'dose' is not a number"):
         count(ENCODER, frame, LABELS)
 
 
@@ -110,7 +110,7 @@ def test_objects_of_several_types_are_read_as_texts():
 def test_a_frame_that_does_not_suit_the_schema_says_where(tmp_path):
     schema = Schema((Column("age", 0, 90), Column("dose", 0, 9, optional=True)))
     encoder = make_encoder(of_schema(schema), "table")
-    with pytest.raises(InvalidInput, match="row 1, column 'age' is no number") as refused:
+    with pytest.raises(InvalidInput, match="row 1, column 'age' is not a number") as refused:
         count(encoder, polars.DataFrame({"age": ["61", "Meier"], "dose": [1, 2]}), [0, 1])
     assert "Meier" not in str(refused.value)
     with pytest.raises(InvalidInput, match="missing columns: age"):

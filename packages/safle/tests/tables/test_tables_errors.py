@@ -163,7 +163,9 @@ def test_safetensors_shape_type_and_classes(tmp_path):
         save_file({"features": FEATURES, "labels": LABELS}, path, {"classes": classes})
         refuses(path, "different names separated by commas")
     save_file({"features": FEATURES, "labels": LABELS}, path, {"classes": "only"})
-    refuses(path, "label at sample 1 is no class; expected 0 to 0, as the metadata name 1 classes")
+    refuses(
+        path, "label at sample 1 is not a class; expected 0 to 0, as the metadata name 1 classes"
+    )
     for names, found in ((b"[1]", "JSON list"), (b'["\\ud800"]', "JSON"), (b'["a"]', "names 1 s")):
         tensors = {"features": FEATURES, "sample_names": np.frombuffer(names, np.uint8)}
         save_file(tensors, path)
@@ -179,7 +181,7 @@ def test_safetensors_shape_type_and_classes(tmp_path):
         (LABELS[:3], "3 labels for 4 rows"),
         (np.arange(5), "5 labels for 4 rows"),
         (np.eye(4), r"shape \(4, 4\)"),
-        (np.array([0.0, 1.5, 2.5, 3.0]), "label at sample 1 is no whole.*not measurements"),
+        (np.array([0.0, 1.5, 2.5, 3.0]), "label at sample 1 is not a whole.*not measurements"),
         (np.array([0.0, np.nan, 1.0, 2.0]), "label at sample 1"),
         (np.array([0.0, 1.0, np.inf, 2.0]), "label at sample 2"),
         (np.array([0.0, 1.0, 1e300, 2.0]), "label at sample 2"),
@@ -200,8 +202,8 @@ def test_labels_that_are_not_one_class_a_row(tmp_path, labels, found):
     [
         ("a,b\n1,2\n3\n", "line 3 has 1 cells, the header 2"),
         ("a,b\n1,2,3\n", "line 2 has 3 cells"),
-        ("a,b,label\n1,2,x\n3,many,y\n", "line 3, column 'b' is no number; expected one"),
-        ("a,b\n1,\n", "line 2, column 'b' is no number"),
+        ("a,b,label\n1,2,x\n3,many,y\n", "line 3, column 'b' is not a number; expected one"),
+        ("a,b\n1,\n", "line 2, column 'b' is not a number"),
         ('a,b,label\n1,2,"x\ny"\n3,?,z\n', "line 4, column 'b' is"),
         ("a,label\n1,x\n2,\n", "line 3 has no label"),
         ("a,label\n1," + "9" * 30 + "\n", "does not fit in 64 signed bits"),
@@ -212,7 +214,7 @@ def test_labels_that_are_not_one_class_a_row(tmp_path, labels, found):
         ("a,b,a,label\n1,2,3,x\n", "2 columns are called 'a'"),
         ('a,b\n1,"2\n', "line 2: unexpected end of data"),
         ("a;b\n1;2\n1,5;2.5\n", "',' in line 3 and '.' in line 3; expected one of them"),
-        ("a,b\n1,NA\n", "column 'b' is no number.*value is missing.*'safle schema'"),
+        ("a,b\n1,NA\n", "column 'b' is not a number.*value is missing.*'safle schema'"),
         ("a,b\n1,2024-05-31\n", "looks like a date: turn it into an age"),
         ('a,b\n1,"2,5"\n', "looks like a decimal comma"),
         ("a,b\n1,5.1 mmol/l\n", "has a unit: take it out"),
@@ -234,7 +236,7 @@ def test_csv_that_cannot_be_used(tmp_path, content, found):
         ({"features": [[1.0], None]}, {}, "row 1, column 'features' has no value"),
         ({"features": [None, [1.0]]}, {}, "no first row"),
         ({"a": [1.0], "label": [None]}, {}, "row 0 has no label"),
-        ({"a": [1.0], "label": [0.5]}, {}, "label at sample 0 is no whole number"),
+        ({"a": [1.0], "label": [0.5]}, {}, "label at sample 0 is not a whole number"),
         ({"a": [1.0]}, {"label_column": "b"}, "no column 'b'; it has 'a'"),
     ],
 )

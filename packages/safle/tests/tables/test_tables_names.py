@@ -191,7 +191,9 @@ def test_a_column_that_is_no_number_or_is_the_label_is_pointed_out(tmp_path, saf
         *(f"p{at},{at},{'ill' if at % 2 else 'well'}" for at in range(20)),
     ]
     (tmp_path / "ward.csv").write_text("\n".join(rows))
-    assert "column 'patient' is no number; expected one" in safle("inspect", tmp_path / "ward.csv")
+    assert "column 'patient' is not a number; expected one" in safle(
+        "inspect", tmp_path / "ward.csv"
+    )
     draft = ("schema", "draft", tmp_path / "ward.csv", "--force", "-o", tmp_path / "ward.toml")
     assert "no classes were found in a column 'label'" in safle(*draft)
     assert "no classes" not in safle(*draft, "--label-column", "diagnosis")

@@ -36,7 +36,7 @@ from safle.tables.schema import Schema
 
 FORMAT = "safle-encoder-5"
 MAX_FILE_BYTES = 1 << 28
-"""An encoder holds thresholds, not data: a larger file is no encoder."""
+"""An encoder holds thresholds, not data: a larger file is not one."""
 
 
 class Encoder(ABC):
@@ -111,7 +111,7 @@ class Encoder(ABC):
     def express(self, ops: Operations[T], features: T) -> tuple[T | None, T | None]:
         """Symbols and dense codes, computed with ``ops``: on arrays, or for exports as a graph.
 
-        None stands for columns that the layout does not have.
+        None where the layout does not have such columns.
         """
 
     def facts(self) -> dict[str, str]:
@@ -123,7 +123,7 @@ class Encoder(ABC):
 
     def encode_checked(self, features: NDArray[Any]) -> Codes:
         """Codes of features that the `contract` has checked."""
-        # float64 whatever the features' type: the codes must not depend on it.
+        # float64 for features of any type: the codes must not depend on it.
         with np.errstate(over="ignore"):
             expressed = self.express(NumpyOperations(), features.astype(np.float64))
         symbols, dense = (np.empty((len(features), 0)) if x is None else x for x in expressed)

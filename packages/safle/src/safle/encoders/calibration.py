@@ -1,6 +1,6 @@
 """Calibration: where the thresholds and scales of encoders come from.
 
-Every client must use the same thresholds, whatever its data: they come from a declared range,
+Every client must use the same thresholds, on any data: they come from a declared range,
 declared moments, a schema, a public sample, or an exact integer histogram summed over clients
 beforehand (`Histogram.calibration`).
 """

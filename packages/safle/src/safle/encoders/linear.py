@@ -162,7 +162,7 @@ class LinearEncoder(Encoder):
 
 
 def invert_transform(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    """The values that the transform ``name`` maps to ``values``, but for rounding."""
+    """The values that the transform ``name`` maps to ``values``, except for rounding."""
     return np.copysign(values**2, values) if name == "square-root" else values
 
 

@@ -49,7 +49,7 @@ UNITS_HELP = "Random features: columns that bend the linear model."
 MAX_TERMS = 256
 DEFAULT_TERMS = 16
 RANGE_BITS = 2
-"""The largest code stands for 2**2 deviations of a unit."""
+"""The largest code is 2**2 deviations of a unit."""
 BYTES_MEAN = 1020
 """The mean of a sum of eight bytes."""
 SQUARED_THRESHOLD = 48_171
@@ -126,11 +126,6 @@ def suits_by_class(features: int, classes: int) -> bool:
     return classes >= MANY_CLASSES and classes * gram <= MAX_CLASS_BYTES
 
 
-def _root_bits(terms: int) -> int:
-    """log2 of the deviation of a sum of ``terms`` standardised features, rounded."""
-    return terms.bit_length() // 2
-
-
 class RandomColumns:
     """Which of ``dim`` fixed-point columns each unit adds or subtracts, and its threshold.
 
@@ -163,7 +158,8 @@ class RandomColumns:
     @property
     def shift(self) -> int:
         """log2 of a step: a unit's deviation, over 2^(bits - 2)."""
-        deviation = self.settings.fraction_bits + _root_bits(self.terms)
+        # A sum of standardised features has the root of their number as its deviation.
+        deviation = self.settings.fraction_bits + self.terms.bit_length() // 2
         return deviation + RANGE_BITS - self.settings.bits
 
     @property

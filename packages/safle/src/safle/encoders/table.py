@@ -189,7 +189,7 @@ class TableEncoder(Encoder):
         steps = np.arange(self.layout.table_sizes.max() - 1)[:, None] - 0.5
         # Level i is feature value i: its thresholds lie half a step below and above.
         padded = np.where(steps < self._level_counts + 0.5, steps, np.inf)
-        # Every number exceeds minus infinity; a gap, which stands there, does not.
+        # Every number exceeds minus infinity; a gap, which is there, does not.
         padded[0, self.numbers] = -np.inf
         return padded
 

@@ -1,4 +1,4 @@
-"""Cells of a column -> feature values, as a schema says; advice about cells that are no numbers."""
+"""Cells of a column -> feature values, as a schema says; advice about other cells."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from safle.tables.schema import Column
 
 Refuse = Callable[[int, str], NoReturn]
-"""Raises an error about a row whose cell is no number; the text says what it may be."""
+"""Raises an error about a row whose cell is not a number; the text says what it may be."""
 MISSING = ("", "NA", "N/A", "NaN", "null", "?")
 """Texts that mean a missing value, in any case, unless a schema declares others."""
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -57,8 +57,8 @@ def read_cells(
 ) -> NDArray[np.float64]:
     """Feature values of a column's cells, of any type, float64, (cells,); NaN is missing.
 
-    ``refuse`` is called for the first cell that is no number. Numbers are those of Python's
-    ``float``. A mark of ``missing`` that is a number stands for it however it is written: -9 also
+    ``refuse`` is called for the first cell that is not a number. Numbers are those of Python's
+    ``float``. A mark of ``missing`` that is a number is found however it is written: -9 also
     for -9.0.
 
     >>> import polars
@@ -175,7 +175,7 @@ def find_gaps(texts: Series, missing: Iterable[str]) -> Series:
 
 
 def find_missing(texts: Series, missing: Sequence[str]) -> Series:
-    """As `find_gaps`; a mark that is a number stands for it however it is written.
+    """As `find_gaps`; a mark that is a number is found however it is written.
 
     >>> import polars
     >>> find_missing(polars.Series(["-9.0", "NA", "9"]), ["-9", "NA"]).to_list()
@@ -218,7 +218,7 @@ def is_number(text: str) -> bool:
 
 
 def advise(text: str) -> str:
-    """What a cell that is no number may be, and what to do about it; may be empty."""
+    """What a cell that is not a number may be, and what to do about it; may be empty."""
     cell = text.strip()
     if cell.lower() in {mark.lower() for mark in MISSING}:
         return (

@@ -23,8 +23,8 @@ MAX_NAMED = 3
 """Columns that a warning names one by one; more are counted."""
 RENAME_ADVICE = "; rename it, or declare it optional in the schema and make the encoder again"
 IGNORE_ADVICE = (
-    "; leave out what is no feature with --ignore NAME (ignore= in Python), and name the column of "
-    "labels with --label-column NAME (label_column=)"
+    "; leave out what is not a feature with --ignore NAME (ignore= in Python), and name the column "
+    "of labels with --label-column NAME (label_column=)"
 )
 
 
@@ -92,7 +92,7 @@ def as_labels(labels: ArrayLike, sample_count: int) -> NDArray[Any]:
         whole = (array == np.round(array)) & (np.abs(array) <= 2.0**53)
         if not whole.all():
             raise InvalidInput(
-                f"the label at sample {int(np.argmin(whole))} is no whole number; "
+                f"the label at sample {int(np.argmin(whole))} is not a whole number; "
                 "expected classes, not measurements: give integers or strings"
             )
         array = array.astype(np.int64)
@@ -174,7 +174,7 @@ def as_names(names: Any, feature_dim: int) -> tuple[str, ...]:
     checked = check_texts(names, what="names of features")
     if checked and (len(checked) != feature_dim or "" in checked):
         raise SettingsError(
-            f"{len(checked)} names, of which {checked.count('')} are empty, for {feature_dim} "
+            f"{len(checked)} names, {checked.count('')} of them empty, for {feature_dim} "
             "features; expected a name for each"
         )
     return tuple(checked)

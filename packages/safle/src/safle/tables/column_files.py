@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COLUMN_SUFFIXES = (".csv", ".parquet")
 DELIMITERS = ",;\t|"
 """If several split a header into as many cells, the first one counts."""
-# pandas adds its row numbers to a Parquet file under such names: they are no data.
+# pandas adds its row numbers to a Parquet file under such names: they are not data.
 _INDEX_PREFIX = "__index_level_"
 MAGIC = b"PAR1"
 """The first and the last bytes of a Parquet file."""
@@ -159,7 +159,7 @@ def _numbered_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]
 
 def _require_utf8(path: Path, lines: Iterator[str]) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
-        # Bytes that are no UTF-8 became lone surrogates, which no text has.
+        # Bytes that are not UTF-8 became lone surrogates, which no text has.
         if not line.isascii() and any("\udc80" <= char <= "\udcff" for char in line):
             raise TableError(
                 f"{path}: line {number} is not UTF-8 text; save it as UTF-8", line=number

@@ -41,11 +41,14 @@ def read_column_table(
     excluded = {label, *find_excluded(where, opened.names, ignore, id_column, schema)}
     present = [name for name in opened.names if name not in excluded]
     matrix, found = _read_features(opened, present, schema, names)
+    ids = None
+    if id_column is not None:
+        ids = np.array(as_texts(opened.frame[id_column]).str.strip_chars().to_list(), np.str_)
     return Table(
         matrix,
         None if label is None else _read_labels(opened, label),
         names=found,
-        ids=_read_ids(opened, id_column),
+        ids=ids,
     )
 
 
@@ -145,12 +148,6 @@ def _read_labels(opened: ColumnSource, name: str) -> NDArray[Any]:
     return np.array(cells.to_list(), np.str_) if is_text else cells.to_numpy()
 
 
-def _read_ids(opened: ColumnSource, name: str | None) -> NDArray[Any] | None:
-    if name is None:
-        return None
-    return np.array(as_texts(opened.frame[name]).str.strip_chars().to_list(), np.str_)
-
-
 def clean_labels(values: ArrayLike, *, where: str) -> NDArray[Any]:
     """Labels, (samples,) or (samples, 1), as int64 or str, (samples,), bytes as text."""
     array = np.asarray(values)
@@ -198,7 +195,7 @@ def name_labels(labels: NDArray[Any], names: tuple[str, ...], *, where: str) -> 
     unknown = (labels < 0) | (labels >= len(names))
     if unknown.any():
         raise TableError(
-            f"{where}: the label at sample {int(np.argmax(unknown))} is no class; expected 0 to "
+            f"{where}: the label at sample {int(np.argmax(unknown))} is not a class; expected 0 to "
             f"{len(names) - 1}, as the metadata name {len(names)} classes: correct 'classes' or "
             "the labels"
         )

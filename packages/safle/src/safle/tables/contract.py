@@ -1,4 +1,4 @@
-"""A contract: what an encoder expects of features, whoever reads them."""
+"""A contract: what an encoder expects of features."""
 
 from __future__ import annotations
 

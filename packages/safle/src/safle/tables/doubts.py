@@ -30,7 +30,7 @@ MIN_PER_VALUE = 5
 MAX_MARKS = 3
 """Most marks at one end, as 777, 888 and 999 are."""
 MIN_REST = 10
-"""Fewer other values than this are codes, of which an end may lie apart."""
+"""Fewer other values than this are codes, and one end of codes may lie apart."""
 MIN_SHARE_OF_MARKS = 0.03
 """Share of the cells from which on any value may be a mark; an odd value that is true is rarer."""
 _USUAL_MARK = re.compile(r"9*[789]|7{2,}|8{2,}")

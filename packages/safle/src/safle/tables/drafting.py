@@ -41,7 +41,7 @@ ALL = ""
 MAX_REASONS = 5
 """Most columns whose reasons an error names."""
 SPARSE_REASONS = ("has a value", "hardly ever varies")
-"""How the reasons begin for which a column is no feature here, but may be one in another table."""
+"""How reasons begin for which a column is not a feature here, but may be one in another table."""
 _UNIT_IN_NAME = re.compile(r".*[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*")
 
 
@@ -53,7 +53,7 @@ class Draft:
     ----------
     schema : people check it, merge it with other drafts, and declare the result
     gaps : how many values are missing, by column
-    left_out : why a column is no feature, by column
+    left_out : why a column is not a feature, by column
     doubts : what a column that is drafted as a feature may be instead, by column
 
     Examples
@@ -86,7 +86,7 @@ def draft_schema(
 
     Parameters
     ----------
-    labels : one for each sample, if they are no column of the table
+    labels : one for each sample, if they are not a column of the table
     categories : columns that are categories though they look like numbers
     missing : texts that stand for a missing value: ``"-9"`` in all columns, ``"chol=0"`` in one
 
@@ -200,7 +200,7 @@ def _draft_classes(labels: NDArray[Any], where: str, least: int) -> tuple[ClassN
 
 
 def _draft_column(name: str, present: Series, *, category: bool, least: int) -> Column | str:
-    """A column from its present cells, or why it is no feature."""
+    """A column from its present cells, or why it is not a feature."""
     if len(present) < 2 * least:
         return f"{SPARSE_REASONS[0]} in fewer than {2 * least} samples"
     distinct, inverse, times = np.unique(
@@ -226,7 +226,7 @@ def _draft_column(name: str, present: Series, *, category: bool, least: int) -> 
 
 
 def _numbers(distinct: NDArray[np.str_]) -> tuple[NDArray[np.float64], set[str]]:
-    """The cells as numbers, and the set of their units; an empty set if a cell is no number."""
+    """The cells as numbers, and the set of their units; an empty set if a cell is not a number."""
     values = []
     units = set()
     for cell in distinct.tolist():

@@ -148,7 +148,7 @@ class Findings:
         if self._contract.ranges is None:
             return []
         low, high = self._contract.ranges
-        # A constant is no sign of another unit, and columns with values outside were named.
+        # A constant is not a sign of another unit, and columns with values outside were named.
         varying = self._highest > self._lowest
         varying[self.too_many] = False
         varying[self._unexpected] = False
@@ -224,6 +224,6 @@ class Findings:
             warnings.warn(text, SafleWarning, stacklevel=4)
 
     def warn(self) -> None:
-        """Warn of what is not expected, whatever the share."""
+        """Warn of what is not expected, at any share."""
         for text in self.texts():
             warnings.warn(text, SafleWarning, stacklevel=4)

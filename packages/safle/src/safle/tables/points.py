@@ -26,7 +26,7 @@ Columns = Mapping[str, Column]
 MAX_WIDTH_RATIO = 8
 """A range more than this many times wider than another is suspect: hospitals differ by less."""
 MAX_RATIO = 3
-"""So is a range of which both ends are more than this many times larger."""
+"""So is a range whose two ends are more than this many times larger."""
 MAX_CODE = 9
 """Whole numbers up to this one may be codes of levels: ranges of these that only touch differ."""
 SHARE_LOWER = 0.2
@@ -91,7 +91,7 @@ def columns_by_name(drafts: Drafts) -> dict[str, dict[str, Column]]:
 
 
 def _find_other_names(drafts: Drafts) -> Iterator[Point]:
-    """Names of columns that are one, but for case, blanks, marks or a unit in brackets."""
+    """Names of columns that are one except for case, blanks, marks or a unit in brackets."""
     has = {
         file: {*draft.names, *draft.ignore, *draft.sparse, draft.label_column}
         for file, draft in drafts.items()

@@ -51,7 +51,7 @@ def open_table(
     ignore
         Columns that are not read. A warning names those that are not there.
     id_column
-        The column with each sample's name. It is no feature; the table keeps it as ``ids``.
+        The column with each sample's name. It is not a feature; the table keeps it as ``ids``.
     schema
         What the columns are, as an encoder of kind ``table`` declares it: levels become numbers,
         and missing values NaN.

@@ -80,7 +80,9 @@ class Column:
         low = float(self.low)
         high = float(self.high)
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise SettingsError(f"column {self.name!r} has a low or high that is no finite number")
+            raise SettingsError(
+                f"column {self.name!r} has a low or high that is not a finite number"
+            )
         for name, value in (("levels", tuple(sorted(levels))), ("low", low), ("high", high)):
             object.__setattr__(self, name, value)
         if self.levels and (self.unit or low or high):
@@ -111,7 +113,7 @@ class Schema:
     ----------
     columns : each is a feature
     missing : texts that stand for a missing value, in upper or lower case
-    ignore : columns that tables may have and that are no features
+    ignore : columns that tables may have and that are not features
     classes : the only labels that are allowed; empty if all are
     label_column : the column of labels
     sparse : columns that are ignored because the drafted table has too few values in them; a merge
@@ -140,7 +142,7 @@ class Schema:
             raise SettingsError(f"least = {str(self.least)[:40]}; expected an integer above 0")
         if not 1 <= len(self.columns) <= MAX_COLUMNS:
             raise SettingsError(f"{len(self.columns)} columns; expected 1..{MAX_COLUMNS}")
-        # The features have one order, whatever the order in the file.
+        # The features have one order; a file may have another.
         columns = sorted(self.columns, key=lambda column: str(column.name))
         object.__setattr__(self, "columns", tuple(columns))
         as_names([*self.names], len(columns))

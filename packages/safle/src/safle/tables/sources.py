@@ -60,7 +60,7 @@ class ColumnSource:
     is_text : whether it is a CSV file, whose rows are lines
     line_of : row -> its line in the file
     decimal_comma : whether fractions have a comma
-    advice : for errors, what to do about a cell that is no number, where there is no schema
+    advice : for errors, what to do about a cell that is not a number, where there is no schema
     """
 
     where: str
@@ -139,7 +139,7 @@ class ColumnSource:
         """How many cells hold the number of a missing mark, written otherwise than the mark."""
         if self.frame[name].dtype.is_numeric() or not (numbers := numeric_marks(missing)):
             return 0
-        # As it stands in the file: a decimal comma is no point.
+        # As it stands in the file: a decimal comma is not a point.
         written = as_texts(self.frame[name]).str.strip_chars()
         read = self.texts(name).str.strip_chars().cast(float, strict=False)
         return int((read.is_in(numbers) & ~find_gaps(written, missing)).sum())
@@ -153,7 +153,7 @@ class ColumnSource:
         advice = self.advice if column is None else SCHEMA_ADVICE
 
         def refuse(row: int, found: str) -> NoReturn:
-            self.refuse(row, f", column {name!r} is no number; expected one{found}: {advice}")
+            self.refuse(row, f", column {name!r} is not a number; expected one{found}: {advice}")
 
         return read_cells(self.column(name), column, missing, refuse=refuse)
 
@@ -213,7 +213,7 @@ def reorder_frame(features: Any, names: Sequence[str]) -> Any:
 
 
 def _as_series(column: Any) -> Series:
-    """A frame's column as a polars series; objects that are no numbers become text."""
+    """A frame's column as a polars series; objects that are not numbers become text."""
     import polars as pl
 
     if isinstance(column, pl.Series):
