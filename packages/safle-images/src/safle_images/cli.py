@@ -70,7 +70,7 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
     mixing = ", one image a call: it mixes those of a call" if network.used < network.slots else ""
     session.note(f"{options['backbone']}: runs on {device}{mixing}")
     if options["encoder_path"] is not None:
-        _check_encoder(backbone, options["encoder_path"])
+        _check_encoder(backbone, options["encoder_path"], options["backbone"])
     settings = {name: options[name] for name in ("workers", "max_unreadable")}
     with session.progress(f"features of {images.name}", len(source), "images") as advance:
         written = write_features(
@@ -89,7 +89,7 @@ def features(session: Session, /, images: Path, output: Path, **options: Any) ->
     session.facts(f"{output}: features", facts)
 
 
-def _check_encoder(backbone: Backbone, path: Path) -> None:
+def _check_encoder(backbone: Backbone, path: Path, name: str) -> None:
     """Refuse a backbone that the encoder or model was not made for."""
     from safle import check_source, load_encoder, load_model
     from safle.errors import WireError
@@ -98,7 +98,7 @@ def _check_encoder(backbone: Backbone, path: Path) -> None:
         encoder = load_encoder(path)
     except WireError:
         encoder = load_model(path).encoder
-    check_source(encoder.contract.source, backbone.source, where=f"features of {backbone.name}")
+    check_source(encoder.contract.source, backbone.source, where=f"features of {name}")
 
 
 NETWORK = (

@@ -25,7 +25,7 @@ SAFLE = Path(sys.executable).with_name("safle")
 WORDS = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 ENCODER = ["--encoder", "encoder.safetensors"]
 OLD = b"an older result"
-SMALL = 2_048
+SMALL = 100
 """A full disk: no file may grow beyond so many bytes."""
 
 

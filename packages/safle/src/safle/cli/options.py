@@ -104,12 +104,26 @@ def pick_table_options(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in names if name in options}
 
 
+BACKBONE = (
+    "The backbone, if FEATURES are images: its name, or the file that 'safle backbones export' "
+    "wrote. Needs the package safle-images."
+)
+
+
+def backbone_option(**settings: Any) -> Decorator:
+    """The option --backbone NAME|FILE.onnx."""
+    shown = {"show_default": "the encoder's, if it is efficientnet_lite0", **settings}
+    return option("--backbone", BACKBONE, "NAME|FILE.onnx", **shown)
+
+
 store_argument: Decorator = click.argument(
     "folder", type=FOLDER, metavar="STORE", help="The store's folder."
 )
 model_argument: Decorator = click.argument("model", type=FILE, help="A model file.")
-FEATURES = "Features: .npz, .safetensors, .parquet or .csv."
-# click does not refuse folders: our reader says what to do with images.
+FEATURES = (
+    "Features: .npz, .safetensors, .parquet or .csv; or images, if the encoder is for a backbone: "
+    "a folder, an archive, a list of paths (package safle-images)."
+)
 features_argument: Decorator = click.argument("features", type=PLACE, help=FEATURES)
 OUTSIDE = "Go on if more than a tenth of a column's values lie outside its range or levels."
 TRUST = "Go on if the features or the encoder do not say which backbone they are of."

@@ -18,8 +18,8 @@ from safle.basics.memory import readable
 from safle.basics.texts import neutralise
 from safle.cli import options as opt
 from safle.cli.facts import temperature_of
+from safle.cli.readers import open_samples
 from safle.cli.session import STANDARD_OUTPUT, Session, command
-from safle.encoders.matching import open_matching
 from safle.model.model import Model, load_model
 
 PREDICTIONS = "The .csv file to write, one line per sample; - for standard output."
@@ -29,6 +29,7 @@ PREDICTIONS = "The .csv file to write, one line per sample; - for standard outpu
 @opt.model_argument
 @opt.features_argument
 @opt.option("--proba", "Add a column with each class's probability.", is_flag=True)
+@opt.backbone_option()
 @opt.table_options()
 @opt.output(PREDICTIONS, streams=True)
 def predict(session: Session, /, model: Path, features: Path, output: Path, **options: Any) -> None:
@@ -53,7 +54,7 @@ def _predict(
     session: Session, model: Model, path: Path, output: Path, options: dict[str, Any]
 ) -> int:
     """Write the predictions of a table; return their number."""
-    table = open_matching(model.encoder, path, labelled=False, **opt.pick_table_options(options))
+    table = open_samples(session, model.encoder, path, options, labelled=False)
     proba = options["proba"]
     outside = model.watch()
     done = 0

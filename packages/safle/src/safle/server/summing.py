@@ -8,17 +8,17 @@ its process dies.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from safle.basics.cluster import connect, count_processes, run_each
 from safle.basics.paths import BESIDE, StrPath, as_path, find_files, naming
 from safle.basics.progress import Progress, no_progress
 from safle.encoders.codes import CodeSpace
-from safle.errors import FederationError, InvalidInput, MissingExtra, SafleError
+from safle.errors import InvalidInput, SafleError
 from safle.server.folder import is_store
 from safle.server.limits import Admission, Contribution, Limits
 from safle.server.store import Store
@@ -32,7 +32,6 @@ MAX_SHARD = 64
 """Most files in a shard: a smaller shard is repeated, or waited for, in less time."""
 SHARDS_PER_WORKER = 4
 """Shards under way at a time: they bound the cluster's memory."""
-ATTEMPTS = 3
 Added = tuple[Any, list[Contribution]]
 """A sum, and the facts of the files in it."""
 
@@ -191,13 +190,10 @@ def add_on_ray(
 
     def add_each() -> Iterator[Any]:
         yield admitted(first)
-        workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        at_a_time = SHARDS_PER_WORKER * workers
+        at_a_time = SHARDS_PER_WORKER * max(1, count_processes(ray))
         shards = _split(sources[1:], min(MAX_SHARD, -(-len(sources) // at_a_time)))
-        add_shard = ray.remote(max_retries=ATTEMPTS - 1)(_add_shard)
-        for wave in _split(shards, at_a_time):
-            for reference in [add_shard.remote(add, shard, zero) for shard in wave]:
-                yield admitted(_fetch(ray, reference))
+        for shard in run_each(ray, partial(add, like=zero), shards, at_a_time=at_a_time):
+            yield admitted(shard)
 
     def admitted(shard: Added) -> Any:
         value, contributions = shard
@@ -218,46 +214,6 @@ def add_on_ray(
     finally:
         # This ends the tasks that still run on the cluster.
         ray.shutdown()
-
-
-def connect(address: str, attempts: int = ATTEMPTS) -> Any:
-    """Ray's module, connected to the cluster at an address; "local" starts one, "auto" finds it."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        # Only here: it takes seconds to import.
-        import ray
-    except ImportError as error:
-        raise MissingExtra("ray", "safle[ray]", "summing on a Ray cluster") from error
-    try:
-        ray.init(address, log_to_driver=False, logging_level="ERROR")
-    except Exception as error:
-        # Ray gives a cluster 30 s to start, which is too short on a busy machine, and then
-        # raises no error of a type of its own.
-        if "timed out" not in str(error) or attempts == 1:
-            raise FederationError(f"no Ray cluster at {address!r}: {error}") from error
-        ray.shutdown()
-        return connect(address, attempts - 1)
-    return ray
-
-
-def _add_shard(add: Callable[..., Added], sources: Sequence[str], like: Summable) -> Added:
-    """Add up a shard with one thread: the cluster has a process on every core."""
-    from threadpoolctl import threadpool_limits
-
-    from safle._native import use_threads
-
-    with use_threads(1), threadpool_limits(1):
-        return add(sources, like)
-
-
-def _fetch(ray: Any, reference: Any) -> Added:
-    try:
-        added: Added = ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from None
-    except ray.exceptions.RayError as error:
-        raise FederationError(f"the Ray cluster gave up: {error}") from error
-    return added
 
 
 def _split(items: Sequence[Any], size: int) -> list[Sequence[Any]]:

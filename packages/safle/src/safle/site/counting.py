@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from safle.tables.table import Table
 
 Copies = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
 ROWS_AT_ONCE = 4_096
 SHARE_OF_REPEATS = 0.01
 """From this share of repeats on they are said: fewer patients are alike by chance."""
@@ -82,6 +83,27 @@ def count_table(
     >>> total.sample_count, rows.sample_count
     (3, 2)
     """
+    total, hashes = count_and_hash(
+        encoder, table, where, classes=classes, allow_outside=allow_outside, progress=progress
+    )
+    copies = count_copies(hashes)
+    rows = total if copies.all() else count_some(encoder, table, copies > 0)
+    disguises = None
+    if least_cell and rows.sample_count and count_cells(rows.cells).smallest >= least_cell:
+        disguises = find_disguises(encoder, table, rows, total, copies, least_cell)
+    return total, rows, disguises
+
+
+def count_and_hash(
+    encoder: Encoder,
+    table: Table,
+    where: object,
+    *,
+    classes: Sequence[ClassName] | None = None,
+    allow_outside: bool = False,
+    progress: Progress = no_progress,
+) -> tuple[Statistics, Hashes]:
+    """The statistics of all samples, and a hash of each row, (samples,)."""
     counter = Accumulator(encoder, classes=classes, allow_outside=allow_outside)
     hashes = [np.empty(0, np.uint64)]
 
@@ -91,23 +113,20 @@ def count_table(
 
     table.for_each_batch(add, where=where, progress=progress)
     try:
-        total = counter.snapshot()
+        return counter.snapshot(), np.concatenate(hashes)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from error
-    copies = _count_copies(np.concatenate(hashes))
-    rows = total
-    if not copies.all():
-        once = Accumulator(encoder, classes=classes, allow_outside=True)
-        for features, labels in _once(table, copies):
-            once.add_samples(features, labels)
-        with warnings.catch_warnings():
-            # The snapshot of all samples has warned of values outside the range.
-            warnings.simplefilter("ignore", SafleWarning)
-            rows = once.snapshot()
-    disguises = None
-    if least_cell and rows.sample_count and count_cells(rows.cells).smallest >= least_cell:
-        disguises = find_disguises(encoder, table, rows, total, copies, least_cell)
-    return total, rows, disguises
+
+
+def count_some(encoder: Encoder, table: Table, chosen: NDArray[np.bool_]) -> Statistics:
+    """The statistics of the samples that are ``chosen``, (samples,), of a counted table."""
+    counter = Accumulator(encoder, allow_outside=True)
+    for features, labels in _choose(table, chosen):
+        counter.add_samples(features, labels)
+    with warnings.catch_warnings():
+        # The snapshot of all samples has warned of values outside the range.
+        warnings.simplefilter("ignore", SafleWarning)
+        return counter.snapshot()
 
 
 def evaluate_table(
@@ -146,11 +165,11 @@ def evaluate_table(
 
     table.for_each_batch(add, where=where, progress=progress)
     outside.warn()
-    copies = _count_copies(np.concatenate(hashes))
+    copies = count_copies(np.concatenate(hashes))
     rows = total
     if not copies.all():
         rows = Evaluation.empty(model.digest, model.class_names)
-        for features, labels in _once(table, copies):
+        for features, labels in _choose(table, copies > 0):
             rows += count_answers(model, model.encoder.contract.check(features), labels)
     disguises = None
     if least_cell and count_cells(rows.cells).smallest >= least_cell:
@@ -186,11 +205,11 @@ def histogram_table(
         hashes.append(_hash_rows(features, labels))
 
     table.for_each_batch(add, where=where, progress=progress)
-    copies = _count_copies(np.concatenate(hashes))
+    copies = count_copies(np.concatenate(hashes))
     rows = total
     if not copies.all():
         rows = zero
-        for features, _ in _once(table, copies):
+        for features, _ in _choose(table, copies > 0):
             rows = rows.count(features)
     disguises = None
     if least_cell and count_cells(rows.cells).smallest >= least_cell:
@@ -198,18 +217,16 @@ def histogram_table(
     return total, rows, disguises
 
 
-def describe_repeats(table: Table, distinct_rows: int) -> str:
+def describe_repeats(samples: int, distinct_rows: int, table: Table | None = None) -> str:
     """A warning of samples that repeat the row of another; empty if hardly any does.
 
-    Repeats are said from a share of `SHARE_OF_REPEATS` on; with ids, if one id repeats as well,
-    whatever the share. ``distinct_rows`` is the number of different rows, as `count_table` has
-    counted them.
+    Repeats are said from a share of `SHARE_OF_REPEATS` on; if the table has ids, and one id
+    repeats as well, whatever the share. ``distinct_rows`` is the number of different rows, as
+    `count_table` has counted them.
 
-    >>> from safle import Table
-    >>> describe_repeats(Table(np.array([[0.1], [0.9]]), np.array([0, 1])), 2)
+    >>> describe_repeats(2, 2)
     ''
     """
-    samples = len(table)
     repeats = samples - distinct_rows
     if not repeats:
         return ""
@@ -219,27 +236,27 @@ def describe_repeats(table: Table, distinct_rows: int) -> str:
         "patients, remove them and count again"
     )
     matters = repeats >= SHARE_OF_REPEATS * samples
-    if table.ids is None:
+    if table is None or table.ids is None:
         return text if matters else ""
     labels = table.ids if table.labels is None else table.labels
     pairs = zip(table.ids.tolist(), labels.tolist(), strict=True)
     named = replace(table, labels=np.array([repr(pair) for pair in pairs]))
     hashes = [_hash_rows(*batch) for batch in named.batches(ROWS_AT_ONCE)]
-    repeated_ids = int((_count_copies(np.concatenate(hashes)) == 0).sum())
+    repeated_ids = int((count_copies(np.concatenate(hashes)) == 0).sum())
     said = f"{text} (those that repeat its id as well: {repeated_ids:,})"
     return said if matters or repeated_ids else ""
 
 
-def _once(table: Table, copies: Copies) -> Iterator[tuple[NDArray[Any], Any]]:
-    """Batches of features and labels in which each different row stands once."""
+def _choose(table: Table, chosen: NDArray[np.bool_]) -> Iterator[tuple[NDArray[Any], Any]]:
+    """Batches of the features and labels of the samples that are ``chosen``, (samples,)."""
     done = 0
     for features, labels in table.batches(ROWS_AT_ONCE):
-        first = copies[done : done + len(features)] > 0
-        yield features[first], None if labels is None else labels[first]
+        part = chosen[done : done + len(features)]
+        yield features[part], None if labels is None else labels[part]
         done += len(features)
 
 
-def _count_copies(hashes: NDArray[np.uint64]) -> Copies:
+def count_copies(hashes: Hashes) -> Copies:
     """How often each row occurs: at the first of its samples, and 0 at the others, (samples,)."""
     _, first, times = np.unique(hashes, return_index=True, return_counts=True)
     copies = np.zeros(len(hashes), np.int64)
@@ -247,7 +264,7 @@ def _count_copies(hashes: NDArray[np.uint64]) -> Copies:
     return copies
 
 
-def _hash_rows(features: NDArray[Any], labels: NDArray[Any] | None) -> NDArray[np.uint64]:
+def _hash_rows(features: NDArray[Any], labels: NDArray[Any] | None) -> Hashes:
     """A hash of each row, features and label, (rows,).
 
     Two different rows share one with a probability of about 2^-64.

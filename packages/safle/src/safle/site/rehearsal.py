@@ -158,7 +158,7 @@ def rehearse(
         judged,
         largest_class,
         fitting_share(encoder, np.asarray(table.features)),
-        describe_repeats(table, rows.sample_count),
+        describe_repeats(len(table), rows.sample_count, table),
     )
 
 
