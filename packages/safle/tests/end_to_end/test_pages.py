@@ -134,6 +134,8 @@ def test_backbones(
     create = timm.create_model
     monkeypatch.setattr(timm, "create_model", lambda _, **given: create("test_vit", num_classes=0))
     write_photographs(images / "new-photographs", 180, 6)
+    write_photographs(images / "public-photographs", 120, 12)
+    monkeypatch.setenv("SAFLE_CACHE", str(images / "cache"))
     tiny_onnx(images / "bare.onnx", declared=False, side=224)
     assert sum(" timm:" in line for line in commands(ROOT / "docs/backbones.md")) == 2
     run_page("docs/backbones", monkeypatch)
