@@ -195,6 +195,51 @@ def test_a_column_names_the_client_of_each_sample(tmp_path, suffix):
         assert rows <= {row.tobytes() for row in VALUES[clients == number]}
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".safetensors"])
+def test_test_samples_say_from_which_client_they_are(safle, tmp_path, short, suffix):
+    clients = GENERATOR.permutation(np.arange(ROWS) % 3)
+    train = write_with_clients(tmp_path / f"train{suffix}", clients)
+    test = write_with_clients(tmp_path / f"test{suffix}", (clients + 1) % 3)
+
+    data = load_features([train], test, clients_in="site")
+    files = ("--features", train, "--test", test, "--clients", "site")
+    shown = safle("experiment", "table1", *files, *short)
+
+    assert data.test_clients.tolist() == ((clients + 1) % 3).tolist()
+    assert "balanced accuracy of each client" in shown
+    assert "mean of clients" in shown
+    rows = json.loads((tmp_path / "out/table1.json").read_text())["rows"]
+    [real] = [row for row in rows if row.get("scenario") == REAL]
+    sizes = np.bincount(data.test_clients).tolist()
+    assert [line["client"] for line in real["real_clients"]] == list(data.client_names)
+    assert [line["samples"] for line in real["real_clients"]] == sizes
+    hits = sum(line["samples"] * line["accuracy"] for line in real["real_clients"])
+    assert hits / ROWS == pytest.approx(real["accuracy"])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz"])
+def test_test_samples_may_be_of_nobody_in_particular(tmp_path, suffix):
+    train = write_with_clients(tmp_path / f"train{suffix}", np.arange(ROWS) % 2)
+    test = tmp_path / f"test{suffix}"
+    np.savez(tmp_path / "test.npz", features=VALUES, labels=LABELS)
+    if suffix == ".csv":
+        cells = [[*row, label] for row, label in zip(VALUES.tolist(), LABELS.tolist(), strict=True)]
+        lines = [",".join(map(repr, line)) for line in cells]
+        test.write_text("\n".join(["a,b,c,d,label", *lines]))
+
+    data = load_features([train], test, clients_in="site")
+
+    assert data.test_clients is None
+
+
+def test_test_samples_of_an_unknown_client_are_refused(tmp_path):
+    train = write_with_clients(tmp_path / "train.npz", np.arange(ROWS) % 2)
+    test = write_with_clients(tmp_path / "test.npz", np.arange(ROWS) % 3)
+
+    with pytest.raises(TableError, match="s2"):
+        load_features([train], test, clients_in="site")
+
+
 def test_a_file_of_each_client_is_its_samples(safle, tmp_path, short):
     clients = np.sort(GENERATOR.integers(0, 3, ROWS))
     files: list[object] = []

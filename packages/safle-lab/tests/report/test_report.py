@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from safle_lab.charts import Chart, Series, draw
@@ -35,6 +36,23 @@ def test_captions_and_remarks_speak_only_of_what_ran(tmp_path):
     shown = re.sub(r"(?s)<details>.*?</details>", "", page)
     assert "Accuracy after so many rounds" in shown
     assert [words for words in NOT_MEASURED if words in shown] == []
+
+
+def test_table_1_shows_recalls_and_a_row_for_each_real_client(tmp_path):
+    digits = load_digits()
+    sites = {"clients": np.arange(len(digits.train)) % 2, "client_names": ("east", "west")}
+    data = replace(digits, **sites, test_clients=np.arange(len(digits.test)) % 2)
+    (tmp_path / "my.toml").write_text(SETTINGS)
+    settings = load_settings(tmp_path / "my.toml", small=True, real=True)
+    run_experiment("table1", [data], settings, tmp_path)
+    write_report(tmp_path, tmp_path / "report.html")
+    page = Page()
+    page.feed((tmp_path / "report.html").read_text())
+    row = json.loads((tmp_path / "table1.json").read_text())["rows"][-1]
+    assert {"east", "west", "mean of clients"} <= set(page.texts)
+    assert "Recall of each class, in percent, real." in page.texts
+    assert f"{100 * row['recalls'][9]:.1f}" in page.texts
+    assert any("balanced" in text for text in page.texts)
 
 
 class Page(html.parser.HTMLParser):

@@ -128,9 +128,7 @@ def _recalls(result: Result) -> list[Table]:
             for at, name in enumerate(names)
         ]
         columns = {"class": column("class"), **{method: column(method) for method in methods}}
-        caption = (
-            f"Share of each class's test samples that is found, in percent, {in_words(scenario)}."
-        )
+        caption = f"Recall of each class, in percent, {in_words(scenario)}."
         tables.append(Table.of(caption, lines, columns))
     return tables
 
