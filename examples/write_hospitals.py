@@ -1,35 +1,46 @@
-"""Write four hospitals' CSV files to play with: `python examples/write_hospitals.py hospitals`.
+"""Write four real hospitals' CSV files: `python examples/write_hospitals.py hospitals`.
 
-The measurements are scikit-learn's copy of the Wisconsin breast cancer data: 30 numbers from a
-digitised image of each tumour, and whether it was benign or malignant. The hospitals are
-unequal on purpose: d.csv has malignant tumours only. What a and b hold out
-is in no other file.
+`a.csv` is Cleveland, `b.csv` Budapest, `c.csv` Zurich and Basel, `d.csv` Long Beach: the UCI Heart
+Disease data (heart/README.md has the source and the licence). A third of each hospital's patients
+goes to `a-held-out.csv` and so on. `label` says whether a vessel of the heart is narrowed. Numbers
+are written one way (Cleveland has 1.0 for 1); nothing else is changed: `?` stays.
 """
 
 import csv
 import sys
 from pathlib import Path
 
-import numpy as np
-from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
+
+SOURCE = Path(__file__).parent / "heart"
+HOSPITALS = {"a": "cleveland", "b": "hungarian", "c": "switzerland", "d": "va"}
+
+
+def plain(cell: str) -> str:
+    """A number as it is written everywhere: 1 for 1.0, 0.7 for .7; a question mark stays."""
+    return cell if cell == "?" else f"{float(cell):g}"
+
+
+def write(path: Path, rows: list[dict[str, str]]) -> None:
+    """A table with these rows."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    print(f"{path}: {len(rows)} patients")
+
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "hospitals")
 folder.mkdir(parents=True, exist_ok=True)
 
-data = load_breast_cancer()
-order = np.random.default_rng(0).permutation(len(data.target))
-public, test, held_a, held_b, private = np.split(order, [60, 120, 150, 180])
-malignant = private[data.target[private] == 0]
-others = np.setdiff1d(private, malignant[:60])
-held_out = {"a-held-out": held_a, "b-held-out": held_b}
-parts = {"a": others[:180], "b": others[180:280], "c": others[280:], "d": malignant[:60]}
-
-for name, rows in {"public": public, **parts, **held_out, "test": test}.items():
-    with (folder / f"{name}.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            [*(str(column).replace(" ", "_") for column in data.feature_names), "label"]
-        )
-        for row in rows:
-            writer.writerow([*data.data[row], data.target_names[data.target[row]]])
-    print(f"{folder / name}.csv: {len(rows)} patients")
+for name, source in HOSPITALS.items():
+    patients = []
+    with (SOURCE / f"{source}.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            label = "healthy" if float(row.pop("num")) == 0 else "diseased"
+            cells = {column: plain(cell) for column, cell in row.items()}
+            patients.append(cells | {"label": label})
+    labels = [patient["label"] for patient in patients]
+    counted, held_out = train_test_split(patients, test_size=1 / 3, random_state=0, stratify=labels)
+    write(folder / f"{name}.csv", counted)
+    write(folder / f"{name}-held-out.csv", held_out)

@@ -114,6 +114,21 @@ def test_few_samples_have_the_bytes_of_all_where_messages_have_one_size(monkeypa
 
 
 @pytest.mark.slow
+def test_fed_heart_keeps_its_rule_and_its_page():
+    """FLamby's tests have 104, 89, 16 and 45 patients; pooled regression has 80.3 and 79.5."""
+    found = last_object("fed_heart", "--json")
+    assert [row["patients"] for row in found["rows"]] == [104, 89, 16, 45, 254, 254]
+    assert all(bar["met"] for bar in found["bars"])
+    mean, everybody = ([f"{100 * v:.1f}" for v in list(r.values())[2:]] for r in found["rows"][-2:])
+    assert (mean[2], everybody[2]) == ("80.3", "79.5")
+    page = (REPOSITORY / "docs/flamby.md").read_text().replace("*", "")
+    assert f"| mean of the hospitals | {' | '.join(mean)} |" in page
+    assert f"| all patients | {' | '.join(everybody)} |" in page
+    readme = (REPOSITORY / "README.md").read_text()
+    assert f"{mean[1]} / {everybody[1]} %" in readme
+
+
+@pytest.mark.slow
 def test_the_frontier_has_every_head_of_every_encoder_and_a_picture():
     found = last_object("frontier", "--quick", "--json")
     pairs = {(point["encoder"], point["head"]) for point in found["points"]}
