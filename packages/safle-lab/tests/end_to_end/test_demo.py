@@ -30,6 +30,8 @@ def test_the_demo_reaches_its_accuracy_with_one_model_for_every_split(report: Pa
     linear, safle, default = json.loads((report / "results.json").read_text())["results"]
     assert safle["accuracy"] >= 0.975
     assert linear["accuracy"] < safle["accuracy"] <= default["accuracy"]
+    # The digits are about equally frequent.
+    assert default["balanced_accuracy"] == pytest.approx(default["accuracy"], abs=0.01)
     for result in (linear, safle, default):
         # The paper's encoder does not go under masks: whole tables would be too much for a demo.
         assert len(result["digests"]) == (3 if result is safle else 4)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, confusion_matrix
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix
 
 from safle import (
     DEFAULT_KIND,
@@ -68,6 +68,7 @@ class Result:
 
     method: str
     accuracy: float
+    balanced_accuracy: float
     megabytes_per_client: float
     seconds: float
     digest: str
@@ -151,11 +152,13 @@ def _federate(
     masked = _solve_under_masks(encoder, sent, head, data)
     shuffled = [sent[i] for i in np.random.default_rng(1).permutation(len(sent))]
     reordered, _ = _sum_and_solve(encoder, head, shuffled, place / "shuffled")
+    predicted = model.predict(data.test)
     sizes = [path.stat().st_size for path in sent]
     received = len(encoder.to_bytes()) + len(model.to_bytes())
     result = Result(
         name,
-        accuracy=float(accuracy_score(data.test_labels, model.predict(data.test))),
+        accuracy=float(accuracy_score(data.test_labels, predicted)),
+        balanced_accuracy=float(balanced_accuracy_score(data.test_labels, predicted)),
         megabytes_per_client=(float(np.mean(sizes)) + received) / 1e6,
         seconds=seconds,
         digest=model.digest,
