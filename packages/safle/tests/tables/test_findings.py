@@ -245,7 +245,7 @@ def test_unknown_levels_are_named_before_numbers_outside():
     for at in range(5):
         features[: at + 1, 4 + at] = 2
     outside.add(features)
-    worst = "9 of 200 values of 'a0' are outside 0 to 1"
+    worst = "; ".join(f"9 of 200 values of 'a{at}' are outside 0 to 1" for at in range(4))
     assert outside.texts() == [
         "5 of 200 values of 'b4' are none of its 2 levels",
         "4 of 200 values of 'b3' are none of its 2 levels",
@@ -264,7 +264,9 @@ def test_what_lies_outside_in_many_columns_is_one_line():
     features[:4, 7] = 3
     outside.add(features)
     (text,) = outside.texts()
-    worst = "4 of 37 values of 'x007' are outside 0 to 1"
+    # The worst one first, then others, five in all.
+    others = "; ".join(f"1 of 37 values of 'x00{at}' are outside 0 to 1" for at in range(4))
+    worst = f"4 of 37 values of 'x007' are outside 0 to 1; {others}"
     assert text == f"55 of 160 columns are not as the encoder expects; the worst: {worst}"
     outside.add(np.where(np.arange(160) == 9, 2, features))
     assert outside.texts()[1] == "38 of 74 values of 'x009' are outside 0 to 1"

@@ -74,7 +74,7 @@ def to_onnx(model: Model) -> onnx.ModelProto:
             f"tables of {readable(size)} do not fit an ONNX file, which ends at 2 GB; use an "
             "encoder with smaller tables"
         )
-    graph = Graph()
+    graph = _Graph()
     textual = isinstance(model.class_names[0], str)
     scores = _scores(graph, model)
     best = graph.node("ArgMax", scores, axis=1, keepdims=0)
@@ -89,7 +89,7 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     return proto
 
 
-def _scores(graph: Graph, model: Model) -> str:
+def _scores(graph: _Graph, model: Model) -> str:
     """The scores of the input, summed in the model's order."""
     features = graph.cast("features", TensorProto.DOUBLE)
     codes = model.encoder.express(graph, features)
@@ -106,7 +106,7 @@ def _scores(graph: Graph, model: Model) -> str:
     return total
 
 
-def _probabilities(graph: Graph, model: Model, scores: str) -> str:
+def _probabilities(graph: _Graph, model: Model, scores: str) -> str:
     """As `safle.model.scores`, to about the last bit."""
     if HEADS[model.head].takes_priors:
         return graph.node("Softmax", graph.divide(scores, model.temperature or 1.0), axis=1)
@@ -118,7 +118,7 @@ def _probabilities(graph: Graph, model: Model, scores: str) -> str:
     return graph.node("Max", graph.node("Sub", scores, threshold), graph.constant(0.0))
 
 
-def _proto(graph: Graph, model: Model, label: int) -> onnx.ModelProto:
+def _proto(graph: _Graph, model: Model, label: int) -> onnx.ModelProto:
     classes = len(model.class_names)
     body = helper.make_graph(
         graph.nodes,
@@ -162,17 +162,17 @@ def _columns(encoder: Encoder) -> list[dict[str, Any]]:
     ]
 
 
-def _with_constant(operator: str) -> Callable[[Graph, str, Array | float], str]:
+def _with_constant(operator: str) -> Callable[[_Graph, str, Array | float], str]:
     """An operation on a value and a constant."""
     return lambda graph, x, constant: graph.node(operator, x, graph.constant(constant))
 
 
-def _unary(operator: str) -> Callable[[Graph, str], str]:
+def _unary(operator: str) -> Callable[[_Graph, str], str]:
     """An operation on one value."""
     return lambda graph, x: graph.node(operator, x)
 
 
-class Graph:
+class _Graph:
     """The operations of `safle.encoders.operations` as nodes; a value is the name of an output."""
 
     def __init__(self) -> None:

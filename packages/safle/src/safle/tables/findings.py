@@ -23,6 +23,8 @@ ALWAYS_ALLOWED = 8
 """Up to this many values outside are allowed, however short the table is."""
 MIN_JUDGED = 20
 """Fewest values for a judgement: fewer may lie close together, or be missing, by chance."""
+MAX_WORST = 5
+"""Columns that one line about many of them names."""
 NARROW_SHARE = 0.05
 """Values in a wrong unit span less of a range: a thousandth if kilograms stand for grams."""
 ADVICE = (
@@ -115,12 +117,13 @@ class Findings:
     def _describe(
         self, places: Sequence[int], badness: NDArray[Any], text: Callable[[int], str]
     ) -> list[str]:
-        """The ``text`` of each of these features; of the worst one alone if they are many."""
+        """The ``text`` of each of these features; of the worst in one line if they are many."""
         if len(places) <= MAX_NAMED:
             return [text(at) for at in places]
-        worst = max(places, key=badness.item)
+        worst = sorted(places, key=badness.item, reverse=True)[:MAX_WORST]
         count = f"{len(places):,} of {self._contract.feature_dim:,} columns"
-        return [f"{count} are not as the encoder expects; the worst: {text(worst)}"]
+        listed = "; ".join(text(at) for at in worst)
+        return [f"{count} are not as the encoder expects; the worst: {listed}"]
 
     @property
     def _shares_outside(self) -> NDArray[np.float64]:

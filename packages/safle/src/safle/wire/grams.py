@@ -65,7 +65,7 @@ def candidates(margins: Margins) -> tuple[Integers, int]:
 
 
 @dataclass(frozen=True)
-class BasisColumns:
+class _BasisColumns:
     """Columns that stand for the gram of few samples.
 
     Attributes
@@ -79,14 +79,14 @@ class BasisColumns:
     chosen: Integers
 
     @staticmethod
-    def of(margins: Margins, basis: NDArray[np.bool_], per_spare: int) -> BasisColumns:
+    def of(margins: Margins, basis: NDArray[np.bool_], per_spare: int) -> _BasisColumns:
         """The columns that a basis, some of the `candidates`, stands for."""
         order, _ = candidates(margins)
         places = np.flatnonzero(basis)
         end = int(places[-1]) + 1 if len(places) else 0
         spare_count = min(MAX_SPARE_COLUMNS, len(places) // per_spare)
         spare = np.arange(end, min(end + spare_count, len(order)))
-        return BasisColumns(margins, basis, order[np.concatenate([places, spare])])
+        return _BasisColumns(margins, basis, order[np.concatenate([places, spare])])
 
     @property
     def rank(self) -> int:
@@ -169,11 +169,11 @@ class BasisColumns:
 
 def choose(
     statistics: Statistics, per_spare: int = PER_SPARE
-) -> tuple[BasisColumns, Integers] | None:
+) -> tuple[_BasisColumns, Integers] | None:
     """The columns that the format prescribes, and their entries; None if all products are sent."""
     if not has_few_samples(statistics):
         return None
-    chosen = BasisColumns.of(statistics, _basis(statistics), per_spare)
+    chosen = _BasisColumns.of(statistics, _basis(statistics), per_spare)
     entries = statistics.gram.columns(chosen.chosen)
     return (chosen, entries) if _determines(statistics, chosen, entries) else None
 
@@ -191,7 +191,7 @@ def _basis(statistics: Statistics) -> NDArray[np.bool_]:
     return basis
 
 
-def _determines(statistics: Statistics, chosen: BasisColumns, entries: Integers) -> bool:
+def _determines(statistics: Statistics, chosen: _BasisColumns, entries: Integers) -> bool:
     """Whether the receiver would restore every entry; random combinations of them tell."""
     try:
         gram = LowRank.of(entries, chosen.chosen, chosen.rank, statistics)
@@ -221,12 +221,12 @@ def basis_bytes(margins: Margins) -> int:
     return -(-candidates(margins)[1] // 8)
 
 
-def read_basis(margins: Margins, data: bytes, per_spare: int = PER_SPARE) -> BasisColumns:
+def read_basis(margins: Margins, data: bytes, per_spare: int = PER_SPARE) -> _BasisColumns:
     """The columns that the bits of a basis name."""
     basis = unpack_bits(data, candidates(margins)[1])
     if not 0 < basis.sum() <= margins.sample_count:
         raise WireError("the basis does not fit the number of samples")
-    return BasisColumns.of(margins, basis, per_spare)
+    return _BasisColumns.of(margins, basis, per_spare)
 
 
 def product_count(margins: Margins) -> int:
@@ -297,7 +297,7 @@ def read_classes(margins: Margins, opened: Container, whole_bytes: int) -> Seque
     return found
 
 
-def held_bytes(margins: Margins, columns: BasisColumns | None) -> int:
+def held_bytes(margins: Margins, columns: _BasisColumns | None) -> int:
     """Most memory that a gram takes once it is read: a triangle, or a root in both precisions."""
     if columns is None:
         return 8 * triangle.packed_size(margins.dim)
