@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from safle.cli import COUNT, FILE, Session, command, examples, option, output
+from safle.cli import COUNT, FILE, FOLDER, Session, command, examples, option, output, written
 
 if TYPE_CHECKING:
     from safle_images.backbones import Backbone
@@ -27,6 +28,8 @@ WORKERS = "Threads; the result does not depend on them."
 UNREADABLE = "The largest share of unreadable images; with more, the command fails."
 IMAGE_COLUMN = "The column of paths or images (.csv, .parquet, hf:)."
 DEVICE = "cpu, gpu, gpu:1 for the second card, or auto: a card that runs, else cpu."
+INTO = "The folder to write into: NAME.safetensors for each shard NAME. Finished ones are kept."
+RAY = "Read each shard on a Ray cluster, which may have cards; 'local' starts one, 'auto' finds it."
 HALF = "16 bits on a card: faster, and features of another source."
 SHARE = click.FloatRange(0.0, 1.0)
 
@@ -35,9 +38,10 @@ SHARE = click.FloatRange(0.0, 1.0)
     "safle features photographs/ -o features.safetensors",
     "safle features photographs/ --encoder encoder.safetensors -o features.safetensors",
     "safle features hf:cifar10 --split train --backbone resnet18.onnx -o train.safetensors",
+    "safle features shards/*.tar --ray auto --into features/",
     panel="At a client",
 )
-@click.argument("images", type=click.Path(path_type=Path), help=IMAGES)
+@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path), help=IMAGES)
 @option("--split", "Which split, if there are several.", "NAME")
 @option("--label-column", LABEL_COLUMN, "NAME", default="label")
 @option("--image-column", IMAGE_COLUMN, "NAME")
@@ -48,13 +52,50 @@ SHARE = click.FloatRange(0.0, 1.0)
 @option("--workers", WORKERS, "N", type=COUNT, show_default="one per processor")
 @option("--device", DEVICE, "NAME", default="auto")
 @option("--half", HALF, is_flag=True)
-@output("The features file to write (.safetensors).")
-def features(session: Session, /, images: Path, output: Path, **options: Any) -> None:
+@option("--into", INTO, "FOLDER", type=FOLDER)
+@option("--ray", RAY, "ADDRESS")
+@written("-o --output", "The features file to write (.safetensors).")
+def features(
+    session: Session,
+    /,
+    images: tuple[Path, ...],
+    output: Path | None,
+    into: Path | None,
+    ray: str | None,
+    **options: Any,
+) -> None:
     """Turn images into features with a pretrained backbone.
 
     Give the same command again to resume an interrupted run.
     Images that cannot be read are left out and listed beside the output.
     """
+    if (output is None) == (into is None):
+        raise click.UsageError("give -o FILE, or --into FOLDER for a features file of each shard")
+    if output is not None:
+        if len(images) > 1 or ray is not None:
+            raise click.UsageError("several shards and --ray need --into FOLDER")
+        _write_one(session, images[0], output, options)
+    elif into is not None:
+        _write_shards(session, images, into, ray, options)
+
+
+def _write_shards(
+    session: Session, shards: Sequence[Path], into: Path, ray: str | None, options: dict[str, Any]
+) -> None:
+    from safle.basics import atomic
+    from safle_images.backbones import load_backbone
+    from safle_images.backbones.shards import write_shards
+
+    if options["encoder_path"] is not None:
+        backbone = load_backbone(options["backbone"], device="cpu", half=options["half"])
+        _check_encoder(backbone, options["encoder_path"], options["backbone"])
+    atomic.make_folder(into)
+    with session.progress(f"features of {len(shards)} shards", len(shards), "shards") as advance:
+        samples = write_shards(shards, into, options, ray=ray, advance=advance)
+    session.facts(f"{into}: features", {"files": len(shards), "samples": f"{samples:,}"})
+
+
+def _write_one(session: Session, images: Path, output: Path, options: dict[str, Any]) -> None:
     from safle.basics import readable
     from safle_images.backbones import load_backbone, write_features
     from safle_images.readers import open_images

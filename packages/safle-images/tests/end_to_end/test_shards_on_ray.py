@@ -70,3 +70,28 @@ def test_a_shard_that_cannot_be_read_is_named_and_nothing_is_written(place: Path
     assert shards[4].name in said
     assert not (place / "ray.stats").exists()
     assert "twice" in safle("count", shards[1], shards[1], *made, "-o", "ray.stats", code=1)
+
+
+def test_features_of_shards_on_ray_are_those_of_each_and_resume(place: Path, safle: Safle):
+    shards = sorted((place / "shards").iterdir())[:6]
+    made = ("--backbone", "tiny.onnx")
+    safle("features", *shards, *made, "--ray", "local", "--into", "there")
+    (place / "there/03.safetensors").unlink()
+    before = (place / "there/00.safetensors").stat().st_mtime_ns
+    said = safle("features", *shards, *made, "--into", "there")
+    assert (place / "there/00.safetensors").stat().st_mtime_ns == before
+    assert "37" in said, "six images each, and one more"
+    for shard in shards:
+        safle("features", shard, *made, "-o", f"{shard.stem}.safetensors")
+        alone = (place / f"{shard.stem}.safetensors").read_bytes()
+        assert (place / "there" / f"{shard.stem}.safetensors").read_bytes() == alone
+    safle("features", *shards, *made, "-o", "one.safetensors", code=2)
+
+
+def test_a_finished_shard_of_another_backbone_is_not_taken(
+    place: Path, safle: Safle, tiny_onnx: Callable[..., Path]
+):
+    tiny_onnx(place / "other.onnx", feature_dim=7)
+    safle("features", "shards/01", "--backbone", "tiny.onnx", "--into", "there")
+    again = ("features", "shards/01", "--backbone", "other.onnx", "--into", "there")
+    assert "another backbone" in safle(*again, code=1)

@@ -24,6 +24,14 @@ Journals are rows of JSON with checksums, written under a lock:
 ...         append_row(journal, row)
 ...     read_rows(journal) == [row]
 True
+
+Work on a Ray cluster:
+
+>>> from safle.basics import connect, count_processes, run_each
+>>> ray = connect("local")  # doctest: +SKIP
+>>> at_a_time = 2 * count_processes(ray)  # doctest: +SKIP
+>>> [*run_each(ray, len, ["ill", "well"], at_a_time=at_a_time)]  # doctest: +SKIP
+[3, 4]
 """
 
 import lazy_loader

@@ -1,4 +1,7 @@
 from . import atomic as atomic
+from .cluster import connect as connect
+from .cluster import count_processes as count_processes
+from .cluster import run_each as run_each
 from .journal import Row as Row
 from .journal import append_row as append_row
 from .journal import locked as locked
