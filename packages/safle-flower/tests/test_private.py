@@ -139,7 +139,7 @@ def test_a_client_that_drops_out_costs_nothing(federation, tmp_path):
     assert (tmp_path / "out/total.stats").read_bytes() == encode(total)
     # Those who are in are not asked again, and one more client would be told apart.
     nodes[1] = site(tmp_path, "client-01")
-    with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1; all 2"):
+    with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1"):
         play(run, nodes)
     report = json.loads((tmp_path / "out/report.json").read_text())
     refused = [row for row in report["keyholders"] if row["client"].startswith("keyholder")]
@@ -175,7 +175,7 @@ def test_a_second_round_without_one_client_opens_for_nobody(federation, tmp_path
         run, round=str(tmp_path / "second.private"), store=str(tmp_path / "second")
     )
     nodes[3] = site(tmp_path, "client-03", "nowhere.npz")
-    with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1; all 2"):
+    with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1"):
         play(second, nodes)
     reasons = refusals(tmp_path)
     assert len(reasons) == 2
@@ -186,7 +186,7 @@ def test_a_keyholder_whose_history_is_gone_opens_nothing(federation, tmp_path):
     run, nodes = federation
     for at in range(2):
         shutil.rmtree(tmp_path / f"keyholder-{at}.history")
-    with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1; all 2"):
+    with pytest.raises(FederationError, match="no answer of keyholder-0, keyholder-1"):
         play(run, nodes)
     assert ["this history is empty" in reason for reason in refusals(tmp_path)] == [True, True]
     assert not (tmp_path / "keyholder-0.history").exists()

@@ -52,7 +52,7 @@ def test_files_hold_all_of_it(kind):
 
 def test_noisy_statistics_are_not_taken_for_others(published, tmp_path):
     encoder, total, noisy = published
-    with pytest.raises(WireError, match="noisy statistics file; expected statistics"):
+    with pytest.raises(WireError, match="noisy statistics file"):
         decode(encode(noisy))
     with pytest.raises(WireError, match="statistics file; expected noisy statistics"):
         decode(encode(total), NoisyStatistics)
@@ -102,7 +102,7 @@ def test_a_layout_too_large_to_read_is_refused_first():
     plan = plan_noise(encoder.layout, 1, 1e-5)
     data = encode(publish(Statistics.empty(encoder.space), plan, ["a"], draw=draw))
     assert decode(data, NoisyStatistics, limit=10**7).dim == 301
-    with pytest.raises(WireError, match=r"301 rows takes 1.5 MB; the limit is 1.0 MB"):
+    with pytest.raises(WireError, match=r"1.5 MB; the limit is 1.0 MB"):
         decode(data, NoisyStatistics, limit=10**6)
 
 

@@ -166,7 +166,7 @@ def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
     """Of six clients half must be in by default; so must those who come later."""
     half = make_parties(ZERO, 6, least_clients=None)
     files = [half.mask(at, part) for at, part in enumerate(PARTS)]
-    with pytest.raises(FederationError, match="2 clients are in; keyholders open the sum of at le"):
+    with pytest.raises(FederationError, match="2 clients are in; keyholders open"):
         half.gather(files[:2])
     heads = half.gather(files).request.heads
     few = Request(half.private_round, dict([*heads.items()][:2]))
@@ -232,7 +232,7 @@ def test_sets_that_overlap_are_refused_with_what_to_ask_for(parties, files, tmp_
 def test_a_damaged_history_gives_no_answer(parties, total, tmp_path):
     path = tmp_path / "history"
     path.write_bytes(b"not a folder at all" * 100)
-    with pytest.raises(StoreError, match=r"not a folder.*without its history a keyholder must not"):
+    with pytest.raises(StoreError, match=r"not a folder.*without its history"):
         parties.answer(0, total, path)
     path.unlink()
     first = parties.answer(0, total, path)
@@ -250,7 +250,7 @@ def test_a_damaged_history_gives_no_answer(parties, total, tmp_path):
 
 def test_answers_must_fit(parties, files, total):
     answers = answers_of(parties, total)
-    with pytest.raises(FederationError, match="no answer of keyholder-1; all 2 keyholders must"):
+    with pytest.raises(FederationError, match="no answer of keyholder-1"):
         total.open(answers[:1])
     with pytest.raises(FederationError, match="two answers of keyholder-0"):
         total.open([answers[0], answers[0]])

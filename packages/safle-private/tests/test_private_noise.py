@@ -74,7 +74,7 @@ def test_more_samples_than_declared_are_noticed_under_noise():
     vector = noisy.to_vector(parts_of(LINEAR)[0])
     for _ in range(16):
         noisy.moduli.add(vector, vector.copy())
-    with pytest.raises(CountOverflow, match=r"1,966,080 samples; the round allows 10,000"):
+    with pytest.raises(CountOverflow, match=r"the round allows 10,000"):
         noisy.from_vector(vector)
     with pytest.raises(CountOverflow, match="declare fewer samples"):
         noisy_parties(LINEAR, most=LINEAR.layout.most_samples)

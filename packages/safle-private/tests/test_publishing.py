@@ -368,5 +368,5 @@ def keeps_promise(scores, shift, epsilon, delta):
 def test_a_delta_that_may_give_samples_away_is_warned_of(total):
     _, exact, _ = total
     delta = 0.2 / exact.sample_count
-    with pytest.warns(SafleWarning, match=r"samples is 0\.2: the promise allows that many samples"):
+    with pytest.warns(SafleWarning, match=r"samples is 0\.2: "):
         publish(exact, plan_noise(exact.layout, 2, delta), ["ill", "well"], draw=seeded(1))

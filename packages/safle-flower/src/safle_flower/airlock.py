@@ -127,7 +127,7 @@ class Question:
         return name_question(self.kind, self.to_json(), digests)
 
     def check(self, data: bytes) -> None:
-        """Refuse an answer that is no whole file, or was made for another question."""
+        """Refuse an answer that is not a whole file, or was made for another question."""
         header = container.from_bytes(data, file_type=ANSWERS[self.kind][1]).header
         head = header.get("head")
         fields = head if isinstance(head, dict) else header

@@ -142,7 +142,7 @@ def _data_for(kind: str, options: dict[str, Any]) -> Path | None:
 
 
 def _check(watcher: Watcher, waiting: Waiting, options: dict[str, Any]) -> None:
-    """Refuse what this site does not answer, whatever its policy says."""
+    """Refuse questions that this site does not answer under any policy."""
     from safle import Policy
 
     plain = waiting.kind in PLAIN_KINDS

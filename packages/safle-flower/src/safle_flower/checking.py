@@ -138,7 +138,7 @@ def _check_node(place: Path) -> Iterator[Finding]:
     if inbox.st_uid == outbox.st_uid:
         yield Finding(
             place,
-            "the node and the data have one user: whoever operates the server can read the data; "
+            "the node and the data have one user: the server's operator can read the data; "
             "run users.sh as root",
             serious=False,
         )
@@ -187,7 +187,7 @@ def _hosts(certificate: x509.Certificate) -> set[str]:
 
 
 def _public_key(path: Path) -> object:
-    """The key in a file as ssh-keygen writes it; None if there is no such key in it."""
+    """The key in a file as ssh-keygen writes it; None if it holds another kind of key."""
     try:
         return serialization.load_ssh_public_key(path.read_bytes())
     except (ValueError, UnsupportedAlgorithm):
@@ -214,7 +214,7 @@ def _check_connection(servers: list[Path], nodes: list[Path]) -> Iterator[Findin
         if _status(f"https://{address}{CONTROL}", trust) not in REFUSALS:
             yield Finding(
                 address,
-                "the control API answers from here without a login: whoever reaches it can run "
+                "the control API answers from here without a login: anybody who reaches it can run "
                 "programs on the server and on every node; close it (server/nginx.conf)",
                 serious=False,
             )

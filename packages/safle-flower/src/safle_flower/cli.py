@@ -41,7 +41,7 @@ PLAIN = (
     "Let plain contributions out of the sites; by default their policies let only masked ones out."
 )
 TRUST = (
-    "Run the node as the user who owns the data: whoever operates the server can then read them. "
+    "Run the node as the user who owns the data: the server's operator can then read them. "
     "By default the node has no path to data."
 )
 DEADLINE = "After this the round goes on without nodes that have not answered."
@@ -103,7 +103,7 @@ def init(
 def check(session: Session, /, folder: Path, connect: bool) -> None:
     """Check files, keys, certificates, names and settings, and say what to do.
 
-    Exits with 1 if anything is wrong. Warnings alone are no error.
+    Exits with 1 if anything is wrong. With warnings alone it exits with 0.
     """
     from safle.errors import SettingsError
     from safle_flower.checking import check_folder

@@ -85,7 +85,7 @@ def is_known(name: str, settings: Mapping[str, Any]) -> bool:
 
 
 def _mark(salt: str, name: str) -> str:
-    """Digest of a client's name: only whoever guesses the name can tell it."""
+    """Digest of a client's name: only a reader who guesses the name can confirm it."""
     return hashlib.sha256(f"{salt}\n{name}".encode()).hexdigest()
 
 

@@ -92,7 +92,7 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
 
 
 def set_aside(output: Path) -> None:
-    """Move old results away, or delete them if there is no model among them.
+    """Move old results away, or delete them if no model is among them.
 
     An old model must not pass for that of a run that failed.
     """

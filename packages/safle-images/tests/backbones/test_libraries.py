@@ -252,7 +252,7 @@ def test_processors_and_weights_that_are_not_whole(transformers: Any, tmp_path: 
     network = transformers.ViTForImageClassification(transformers.ViTConfig(**SMALL_VIT))
     processor = transformers.ViTImageProcessor(size={"height": 64, "width": 48})
     folder = save_hf(tmp_path / "vit", network, processor)
-    with pytest.raises(BackboneError, match="prepares images in a way that safle does not"):
+    with pytest.raises(BackboneError, match="prepares images in a way"):
         export_named(folder, tmp_path / "a.onnx")
     transformers.ViTImageProcessor(size={"height": 64, "width": 64}).save_pretrained(folder)
     transformers.ViTConfig(**{**SMALL_VIT, "num_hidden_layers": 3}).save_pretrained(folder)
@@ -357,7 +357,7 @@ def test_code_of_the_hub_is_not_run(
 
 
 def test_a_name_that_torchvision_does_not_have(torchvision: Any, tmp_path: Path) -> None:
-    with pytest.raises(BackboneError, match=r"no classification network 'resnet19'.*'resnet18'"):
+    with pytest.raises(BackboneError, match=r"network 'resnet19'.*'resnet18'"):
         export_named("torchvision:resnet19", tmp_path / "a.onnx")
 
 
@@ -376,7 +376,7 @@ def test_class_scores_are_named(torchvision: Any, tmp_path: Path) -> None:
     plain = Preprocessing(
         resize=64, crop=64, interpolation="bilinear", mean=(0, 0, 0), deviation=(1, 1, 1)
     )
-    with pytest.warns(SafleWarning, match=r"seems to end in class scores.*its 1,000 numbers"):
+    with pytest.warns(SafleWarning, match=r"class scores.*its 1,000 numbers"):
         export_backbone(torchvision.models.resnet18(), plain, tmp_path / "a.onnx")
     with pytest.warns(SafleWarning, match="class scores"):
         export_backbone(torchvision.models.squeezenet1_1(), plain, tmp_path / "b.onnx")

@@ -47,7 +47,7 @@ def test_a_folder_by_name_needs_no_network(tmp_path, monkeypatch):
         source = open_images(text, **options)
         assert [record.label for record in source.records()] == [0, 1, 2]
         assert [record.label for record in source.records(2)] == [2]
-    with pytest.raises(ImageError, match="has the splits 'test', 'train'; say which"):
+    with pytest.raises(ImageError, match="splits 'test', 'train'"):
         open_images(f"hf:{folder}")
 
 
@@ -127,7 +127,7 @@ def test_two_columns_of_classes_have_to_be_chosen_from(tmp_path):
     features = {"img": {"_type": "Image"}, "fine_label": names, "coarse_label": names}
     columns = {"img": [b"x"], "fine_label": [0], "coarse_label": [1]}
     path = write_parquet(tmp_path / "p.parquet", columns, features)
-    with pytest.raises(ImageError, match="no column 'label' but 'fine_label', 'coarse_label'"):
+    with pytest.raises(ImageError, match="'label' but 'fine_label', 'coarse"):
         open_images(path)
     for column, label in (("fine_label", "a"), ("coarse_label", "b")):
         assert next(open_images(path, label_column=column).records()).label == label

@@ -6,7 +6,7 @@ It finds samples in four ways, each among the samples that the earlier ways did 
 - a code that occurred once: its row of the gram is the sample. Found samples are subtracted from
   the sums, which may leave other classes and codes with one sample (peeling);
 - a small number of samples, in all or (if every class has a gram) in one class: lattice reduction,
-  `safle_lab.lattice`, finds them whatever their codes;
+  `safle_lab.lattice`, finds them with any codes;
 - where there are symbols only, cells of few samples, joined: `safle.statistics.join_cells`; the
   class of these samples is not always certain.
 

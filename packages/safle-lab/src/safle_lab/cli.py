@@ -273,9 +273,9 @@ def describe_attack(result: Attack) -> dict[str, object]:
         )
     if result.untried:
         facts["not tried"] = (
-            f"{result.untried:,} more, which lattice reduction usually finds, as they are no more "
-            "than the columns; raise --most, or install the extra attack"
+            f"{result.untried:,} more, not more than the columns: lattice reduction usually finds "
+            "them; raise --most, or install the extra attack"
         )
     if others := result.samples - result.found - len(result.unlabelled) - result.untried:
-        facts["not found"] = f"{others:,} others, which does not prove that there is no way"
+        facts["not found"] = f"{others:,} others, which does not prove that nobody can"
     return facts

@@ -173,7 +173,7 @@ def test_texts_that_do_not_fit_are_refused(task, data, tmp_path):
     with pytest.raises(TableError, match="0 or 3 texts for a class"):
         describe_classes(data, path)
     write_texts(path, task.texts[..., 1:], data.class_names)
-    with pytest.raises(TableError, match=r"of 11 features; expected .* of 12 features"):
+    with pytest.raises(TableError, match=r"of 11 features; .* of 12 features"):
         describe_classes(data, path)
     write_texts(path, task.texts, ("ant", "bee", "cat", "eel"))
     with pytest.raises(TableError, match="'eel'"):

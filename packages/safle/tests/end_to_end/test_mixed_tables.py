@@ -113,7 +113,7 @@ def test_four_hospitals_of_mixed_tables(safle, hospitals, tmp_path):
         safle("schema", "draft", folder / f"{site}.csv", "--id", "patient", "-o", drafts[-1])
         assert "abroad" not in drafts[-1].read_text()
     said = safle("schema", "merge", *drafts, "-o", tmp_path / "schema.toml")
-    assert "'nodes (mm)' is not in every table: who lacks it has gaps" in " ".join(said.split())
+    assert "'nodes (mm)' is not in every table: others have gaps there" in " ".join(said.split())
     encoder = tmp_path / "encoder.safetensors"
     safle("encoder", "make", "--schema", tmp_path / "schema.toml", "-o", encoder)
     assert load_encoder(encoder).contract.classes == ("benign", "malignant")

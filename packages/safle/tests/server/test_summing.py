@@ -85,7 +85,7 @@ def test_an_earlier_sum_is_not_added_up_however_it_is_named(clients: Path, named
     given: list[object] = [f"file://{path}" for path in clients.iterdir()]
     if named != "file://":
         given = [*clients.parent.glob(named)]
-    with pytest.raises(InvalidInput, match=r"total\.stats is one of the files that are added up"):
+    with pytest.raises(InvalidInput, match=r"total\.stats is one of the files"):
         sum_files(given, total)
     assert total.read_bytes() == before
 
@@ -99,7 +99,7 @@ def test_what_is_taken_from_a_sum_was_never_in_it(folder: Path) -> None:
 
 def test_duplicates_only_if_allowed_and_empty_clients_any_number(folder: Path) -> None:
     twice = [folder / "a", folder / "a"]
-    with pytest.raises(DuplicateContribution, match=r"/a: .* from 'a' already; .*allow-duplicates"):
+    with pytest.raises(DuplicateContribution, match=r"/a: .* from 'a' .*allow-duplicates"):
         sum_files(twice, folder / "total")
     total, _ = sum_files(twice, folder / "total", allow_duplicates=True)
     assert total.sample_count == 80
@@ -245,7 +245,7 @@ def test_a_ray_cluster_that_does_not_start_in_time_is_started_again(monkeypatch)
         raise Exception("The current node timed out during startup.")  # as Ray does
 
     monkeypatch.setattr(ray, "init", start)
-    with pytest.raises(FederationError, match="no Ray cluster at 'local': The current node timed"):
+    with pytest.raises(FederationError, match="no Ray cluster at 'local'"):
         cluster.connect("local")
     assert begun == ["local"] * cluster.ATTEMPTS
 
@@ -268,7 +268,7 @@ def test_addresses_are_read_like_files(clients: Path, pooled: bytes) -> None:
     sum_files([f"file://{clients}"], folder / "three")
     assert (folder / "three").read_bytes() == pooled
     (remote / "03.stats").write_bytes(b"nonsense" * 20)
-    with pytest.raises(WireError, match=r"memory://safle-tests/clients/03\.stats: not a safle"):
+    with pytest.raises(WireError, match=r"/03\.stats: not a safle"):
         sum_files([str(remote)], folder / "four")
     with pytest.raises(FileNotFoundError, match="No such file"):
         sum_files(["memory://safle-tests/nobody"], folder / "four")

@@ -69,21 +69,21 @@ def test_classes_of_few_samples_are_named(counts, few):
 def test_no_more_samples_than_columns_are_a_lattice(kind):
     few = fixed_data(kind, 3).count()
     assert "3 samples" in said(few)
-    assert "can be worked out" in said(few)
+    assert "can be reconstructed" in said(few)
     many = fixed_data(kind, 2_000).count()
     assert many.sample_count > many.dim
     assert "exactly" not in said(many)
-    assert "does not prove that there is none" in said(many)
+    assert "does not prove that nobody can" in said(many)
 
 
 @pytest.mark.parametrize(
     ("samples", "text"),
     [
-        (100, "all 100 samples can be worked out exactly"),
+        (100, "all 100 samples can be reconstructed exactly"),
         (101, "the sums determine all 101 samples"),
         (247, "the sums determine all 247 samples"),
-        (248, "some of 248 samples, or all, can be worked out by chance"),
-        (257, "some of 257 samples, or all, can be worked out by chance"),
+        (248, "some of 248 samples, or all, can be reconstructed by chance"),
+        (257, "some of 257 samples, or all, can be reconstructed by chance"),
         (258, ""),
     ],
 )

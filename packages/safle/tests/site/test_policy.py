@@ -83,7 +83,7 @@ def test_what_is_counted_is_judged_by_what_it_holds(kind):
 
 def test_a_plain_release_says_what_its_holder_can_do_and_claims_nothing():
     many = Release.of(fixed_data("linear", 2_000).count())
-    can = "whoever holds this file can reconstruct samples; the attack that we ran reconstructed"
+    can = "a holder of this file can reconstruct samples; the attack that we ran reconstructed"
     assert many.gives_away == f"{can} 0 of 2,000"
     assert not many.warns
     # One sample has a class to itself.
@@ -184,7 +184,7 @@ def test_cells_of_a_histogram_are_judged():
     nine = Release.of(grid.count([ten[1:]]), disguises=Disguises(10, 0.0))
     assert rule_of(Policy(least_cell=10), nine) == "least_cell"
     assert nine.gives_away == (
-        "whoever holds this file can reconstruct samples; we have no attack to run on it, and it "
+        "a holder of this file can reconstruct samples; we have no attack to run on it, and it "
         "holds 2 counts, 1 of them of fewer than 10 samples"
     )
 

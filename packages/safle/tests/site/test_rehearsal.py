@@ -41,9 +41,9 @@ def test_samples_are_judged_by_the_held_out_ones(digits):
 
 def test_too_few_samples_to_hold_any_out(digits):
     encoder, (features, labels) = make_encoder(INK, units=16), digits
-    with pytest.raises(InvalidInput, match=r"t.csv: 4 samples; a fifth.*expected at least 5"):
+    with pytest.raises(InvalidInput, match=r"t.csv: 4 samples; a fifth"):
         rehearse(encoder, Table(features[:4], labels[:4]), where="t.csv")
-    with pytest.raises(InvalidInput, match=r"t.csv: has no samples, .* is it the right file"):
+    with pytest.raises(InvalidInput, match=r"t.csv: has no samples"):
         rehearse(encoder, Table(features[:0], labels[:0]), where="t.csv")
 
 

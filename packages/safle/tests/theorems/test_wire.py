@@ -83,9 +83,9 @@ def test_a_file_says_what_it_is(tmp_path):
     ):
         (tmp_path / name).write_bytes(content)
         assert peek_file_type(tmp_path / name) == file_type
-    with pytest.raises(WireError, match="this is a histogram file; expected statistics"):
+    with pytest.raises(WireError, match="histogram file"):
         decode(histogram)
-    with pytest.raises(WireError, match="this is a statistics file; expected histogram"):
+    with pytest.raises(WireError, match="statistics file"):
         decode(statistics, Histogram)
 
 

@@ -55,7 +55,7 @@ def open_session(
         warnings.warn(f"{card} does not run ({reason}): cpu is used", SafleWarning, stacklevel=2)
     try:
         return _create(runtime, str(path), "CPUExecutionProvider"), CPU
-    except Exception as error:  # ONNX Runtime's errors share no base class
+    except Exception as error:  # ONNX Runtime's errors have no common base class
         raise BackboneError(
             f"{where}: ONNX Runtime cannot load it ({reason_of(error)}); expected a complete ONNX "
             "file"
@@ -66,7 +66,7 @@ def _import_runtime() -> Any:
     """The module of ONNX Runtime, whichever of its two packages is installed."""
     try:
         runtime = importlib.import_module("onnxruntime")
-        # Whoever uninstalls one of two packages that share a folder is left with an empty module.
+        # The two packages share a folder: uninstalling one leaves an empty module.
         _ = runtime.InferenceSession
     except (ImportError, AttributeError) as error:
         raise BackboneError(

@@ -70,7 +70,7 @@ def export_named(
     --------
     >>> export_named("resnet.pth", Path("network.onnx"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    safle.errors.BackboneError: 'resnet.pth' is no backbone; expected torchvision:NAME, ...
+    safle.errors.BackboneError: 'resnet.pth' is not a backbone; expected torchvision:NAME, ...
     """
     changes = dict(preprocessing or {})
     kind, _, name = what.partition(":")
@@ -92,7 +92,8 @@ def export_named(
         module, declared = features_of(build_default()), PREPROCESSING
     else:
         expected = ", ".join(f"{library}:NAME" for library in LIBRARIES)
-        raise BackboneError(f"{what!r} is no backbone; expected {expected}, {DEFAULT} or FILE.onnx")
+        expected = f"{expected}, {DEFAULT} or FILE.onnx"
+        raise BackboneError(f"{what!r} is not a backbone; expected {expected}")
     return export_backbone(module, replace(declared, **changes), output, name=what)
 
 

@@ -1,7 +1,7 @@
 """Extraction: a stream of images -> batches of features, in order, with bounded memory.
 
 Workers are threads, since Pillow and ONNX Runtime release the interpreter's lock. They decode
-ahead, and a call of the network begins when its slots are full, whatever could not be read. On
+ahead, and a call of the network begins when its slots are full: unreadable images are skipped. On
 processors the same workers run the calls; a card has callers of its own.
 """
 

@@ -105,7 +105,7 @@ def _merge(network: ModelProto, head: ModelProto) -> ModelProto:
             part if _opset(part) == newest else onnx.version_converter.convert_version(part, newest)
             for part in parts
         )
-    except Exception as error:  # the converter's errors share no base class
+    except Exception as error:  # the converter's errors have no common base class
         raise BackboneError(
             f"the backbone has ONNX opset {_opset(network)}, the model {_opset(head)}, and they "
             f"cannot be converted ({str(error)[:200]}); export the backbone with opset 17"

@@ -96,7 +96,7 @@ def read_weights(path: Path) -> dict[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=packed)
         if not (isinstance(state, dict) and all(map(torch.is_tensor, state.values()))):
             raise BackboneError("it holds more than names and tensors")
-    except Exception as error:  # torch and safetensors share no base of their errors
+    except Exception as error:  # torch and safetensors have no common base class
         raise BackboneError(
             f"{path}: not a file of weights ({reason_of(error)}); expected what "
             "torch.save(network.state_dict(), FILE) writes, or .safetensors"
@@ -147,7 +147,7 @@ def open_timm(name: str, weights: Path | None = None, size: int | None = None) -
     timm = require_package("timm", EXTRA, "exporting a network of timm")
     try:
         network = timm.create_model(name, pretrained=weights is None, num_classes=0)
-    except Exception as error:  # timm, the hub's client and torch share no base of their errors
+    except Exception as error:  # timm, the hub's client and torch: no common base class
         raise BackboneError(
             f"timm:{name} could not be loaded ({reason_of(error)}); check its name, or download it "
             "on another machine and give its folder: timm:local-dir:FOLDER"
@@ -203,7 +203,7 @@ def open_hf(name: str) -> Opened:
         kind = kinds.AutoModelForImageClassification if scores else kinds.AutoModel
         network, loaded = kind.from_pretrained(name, config=config, output_loading_info=True)
         processor = kinds.AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
-    except Exception as error:  # transformers, the hub's client and torch share no base
+    except Exception as error:  # transformers, the hub's client, torch: no common base class
         raise BackboneError(
             f"hf:{name} could not be loaded ({reason_of(error)}); check its name, or download it "
             "on another machine and give its folder"

@@ -24,7 +24,7 @@ DECLARED = "safle.preprocessing"
 """The metadata of an ONNX file declare its preprocessing under this name, as JSON."""
 LARGEST_ONNX = 2**31 - 1
 CPU_BATCH = 8
-"""Larger batches leave the cache and are no faster."""
+"""Larger batches leave the cache and are not faster."""
 CARD_BATCH = 64
 """Of images of 224 pixels; of larger ones fewer, so that a call fits on a card of 8 GB."""
 Floats = NDArray[np.float32]

@@ -43,7 +43,7 @@ class Written:
     Attributes
     ----------
     samples : rows
-    classes : number of classes; 0 if there are no labels
+    classes : number of classes; 0 without labels
     unreadable : name and reason of images that could not be read, in the source's order
     report : the text file that lists them, one per line: name, tab, reason
     resumed : images that an earlier, interrupted run had done

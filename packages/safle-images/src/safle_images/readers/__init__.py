@@ -49,7 +49,7 @@ def open_images(
     image_column
         The column of paths or encoded images, if it does not have one of the usual names.
     layout
-        The name of a layout, such as ``folders``: read as this one, whatever it looks like.
+        The name of a layout, such as ``folders``: read as this one, not as the one it looks like.
     most_bytes
         A larger file is refused before it is read.
 

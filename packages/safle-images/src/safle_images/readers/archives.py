@@ -27,7 +27,7 @@ SUFFIXES = frozenset(
 MAX_RATIO = 100
 """Images hardly shrink: an archive that unpacks to more times its size is a bomb."""
 MAX_SMALL = 64 * 2**20
-"""Bytes that an archive may always unpack to: a small one of empty images is no bomb."""
+"""Bytes that an archive may always unpack to: a small one of empty images is not a bomb."""
 MAX_HEADER = 2**20
 TARS = (".tar", ".tar.gz", ".tgz")
 _OUTSIDE = re.compile("/|[A-Za-z]:/")

@@ -102,7 +102,7 @@ def _checked(pixels: NDArray[np.uint8], most_pixels: int) -> NDArray[np.uint8]:
 
 
 def _pixels(image: Any) -> NDArray[np.uint8]:
-    """RGB from whatever the file held."""
+    """The image in RGB, from any colour mode of the file."""
     if image.mode == "F":
         raise ImageError("has floating-point pixels; expected integers: save it with 8 bits")
     if image.mode == "I" or image.mode.startswith("I;16"):

@@ -77,7 +77,7 @@ class Files:
         return [member for member in self.members if member.base in bases]
 
     def read(self, member: Member) -> bytes:
-        """The bytes of a member that is no image; `ImageError` if it cannot be read."""
+        """The bytes of a member that is not an image; `ImageError` if it cannot be read."""
         if member.size > MOST_BYTES:
             raise ImageError(
                 f"{self.path}: {member.name} has {member.size} bytes; expected at most {MOST_BYTES}"

@@ -151,7 +151,7 @@ class Selection:
     def label_of(
         self, where: object, columns: Sequence[str], likely: Sequence[str] = ()
     ) -> str | None:
-        """The column of labels; None if ``label_column`` is '' or there are no columns.
+        """The column of labels; None if ``label_column`` is '' or ``columns`` is empty.
 
         ``columns`` are all but that of the images, ``likely`` those that declare classes.
         """

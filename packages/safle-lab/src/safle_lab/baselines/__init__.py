@@ -84,7 +84,7 @@ def _load_method(path: Path) -> Method[Any]:
     name = f"safle_method_{program[:16]}"
     spec = spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
-        raise MethodError(f"{path} is no Python file; expected a name that ends in .py")
+        raise MethodError(f"{path} is not a Python file; expected a name that ends in .py")
     # Python looks up types that are written as text in sys.modules.
     module = sys.modules[name] = module_from_spec(spec)
     with naming_errors(path):

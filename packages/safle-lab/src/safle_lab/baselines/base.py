@@ -180,8 +180,8 @@ class Result:
     model : an object with ``decision_function(features)``: scores, (samples, class_count)
     content : the model's bytes; equal bytes are one model
     bytes_up, bytes_down : what a client sends and receives until it holds the final model, over
-        all rounds, mean over the clients: whatever is a file or a message, the encoder and the
-        final model too
+        all rounds, mean over the clients: every file and message, with the encoder and the
+        final model
     rounds : exchanges with every client
     curve : accuracy on the way; `Method` adds the last point if there is none
     facts : further figures of this method

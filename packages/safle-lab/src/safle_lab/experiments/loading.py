@@ -84,7 +84,7 @@ def load_features(
 
 
 def _open_labelled(file: Path, split: str | None, **columns: Any) -> Table:
-    """A table with labels; ``columns`` say which columns are no features, if it has columns."""
+    """A table with labels; ``columns`` say which columns are not features, if it has columns."""
     if file.suffix.lower() in TENSORS:
         table = read_tensors(file, split)
     elif file.suffix.lower() in COLUMNS:

@@ -54,7 +54,7 @@ def read_tensors(path: Path, split: str | None = None) -> Table:
 def _load(path: Path) -> Any:
     torch = require_package("torch", "safle-lab[torch]", f"reading {path.suffix} files")
     # What torch.save writes is an archive that stores its tensors as they are, each once: what is
-    # unpacked is no larger than the file.
+    # unpacked is not larger than the file.
     try:
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
@@ -79,7 +79,8 @@ def _as_array(value: Any, most: int, *, where: str) -> NDArray[Any]:
         raise TableError(f"{where} is {type(value).__name__}; {EXPECTED}")
     odd = value.layout != torch.strided or value.is_quantized or value.is_complex()
     if odd or value.device.type != "cpu":
-        raise TableError(f"{where} is no array of real numbers ({value.type()}); {EXPECTED}")
+        found = f"is not an array of real numbers ({value.type()})"
+        raise TableError(f"{where} {found}; {EXPECTED}")
     if value.nbytes > most:
         raise TableError(f"{where} claims {value.nbytes:,} bytes, more than the file has")
     if value.dtype in (torch.bfloat16, torch.float16):

@@ -4,7 +4,7 @@
  * that the comparisons of a row are contiguous. Limit: one byte-sized gather a digit, about one a
  * cycle. encode_units: a unit is a sum of a few rows of sixteen samples, one addition from L1 or L2
  * each; sixteen units by sixteen samples are transposed and stored. Limit: one addition a cycle.
- * Everything rounds as IEEE says, in float64, whatever the features' type: no contraction. */
+ * Everything rounds as IEEE says, in float64, also for float32 features: no contraction. */
 #include "native.h"
 
 #if defined(__AVX2__)

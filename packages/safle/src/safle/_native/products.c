@@ -140,7 +140,7 @@ static inline void multiply(const uint32_t *left, const uint32_t *right, i64 dep
     }
 }
 #else
-/* Loops that a compiler vectorises with whatever the machine has. */
+/* Loops that a compiler vectorises for any machine. */
 enum { ROWS = 4, COLUMNS = 16 };
 
 static inline void multiply(const uint32_t *left, const uint32_t *right, i64 depth, i64 *tile, int wide) {

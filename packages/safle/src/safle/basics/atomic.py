@@ -48,7 +48,7 @@ def check_place(path: str | os.PathLike[str]) -> Path:
 
 
 def name_kind(mode: int) -> str:
-    """What lies at a path, by its ``st_mode``, if it is no regular file."""
+    """What is at a path, by its ``st_mode``, if it is not a regular file."""
     return _KINDS.get(stat.S_IFMT(mode), "no regular file")
 
 

@@ -83,7 +83,7 @@ def read_capped(path: StrPath, most: int, what: str, error: type[SafleError] = W
 
 
 def find_files(places: Iterable[StrPath], *, except_for: tuple[str, ...]) -> list[str]:
-    """The given files, and the files in given folders but for hidden ones and some suffixes."""
+    """The given files, and the files in given folders except hidden ones and some suffixes."""
     files: list[str] = []
     for path in map(as_path, places):
         inside = path.iterdir() if path.is_dir() else [path]

@@ -208,7 +208,7 @@ def histogram(session: Session, /, features: Path, output: Path, **options: Any)
     before = prepare_before(options)
     place, how = find_table(session, features, options, labelled=False)
     table = open_table(place, **how)
-    # Every client counts the columns in the same order, whatever the order of its file.
+    # Every client counts the columns in the same order, also if its file has another.
     table = table.arrange(declared["names"] or sorted(table.names), where=str(features))
     zero = Histogram.empty(feature_dim=table.feature_dim, **declared | {"names": table.names})
     with session.progress(f"histogram of {features.name}") as advance:

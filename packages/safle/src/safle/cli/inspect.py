@@ -112,7 +112,7 @@ def _describe_range(table: Table) -> str:
 
 
 def _show_columns(session: Session, path: Path, problem: TableError) -> None:
-    """Show a table whose columns are not all numbers; raise ``problem`` if it is no table."""
+    """Show a table whose columns are not all numbers; raise ``problem`` if it is not a table."""
     if path.suffix.lower() not in COLUMN_SUFFIXES:
         raise problem
     opened = open_columns(path)

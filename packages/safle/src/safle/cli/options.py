@@ -81,10 +81,10 @@ def names_option(names: str, text: str, **settings: Any) -> Decorator:
 
 
 def column_options(shown: str = "the schema's, or label", **settings: Any) -> Decorator:
-    """Which columns of a table are no features."""
+    """Which columns of a table are not features."""
     label = {"show_default": shown, **settings}
-    ignored = "Columns that are no features."
-    named = "The column that names the samples; no feature."
+    ignored = "Columns that are not features."
+    named = "The column that names the samples; it is not a feature."
     return options(
         option("--label-column", "The column of labels (.csv, .parquet).", "NAME", **label),
         names_option("--ignore", ignored, **settings),

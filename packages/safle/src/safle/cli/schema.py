@@ -78,7 +78,7 @@ def merge(
     """
     schemas = [Schema.read(path) for path in drafts]
     sources = [str(path) for path in drafts]
-    # Before an error: whoever mends one thing should know of all.
+    # Before any error: all findings are shown at once, so that all can be mended at once.
     for name, text in find_points(dict(zip(sources, schemas, strict=True))):
         session.warn(f"{name}: {text}")
     merged, points = merge_schemas(schemas, sources)
@@ -87,4 +87,4 @@ def merge(
     show_schema(session, output, merged, None)
     for column in merged.columns:
         if column.optional:
-            session.warn(f"column {column.name!r} is not in every table: who lacks it has gaps")
+            session.warn(f"column {column.name!r} is not in every table: others have gaps there")

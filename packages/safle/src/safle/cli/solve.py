@@ -99,9 +99,9 @@ def solve(
 ) -> None:
     """Solve for the weights: one linear system, no rounds, no held-out data.
 
-    Equal sums give equal model bytes, whoever counted what: the model of a store is that of exactly
-    the clients in it, whatever was added and removed before. Noisy sums ([b]safle publish[/b]) are
-    solved with a ridge as large as their noise.
+    Equal sums give equal model bytes, however the samples were split: the model of a store is that
+    of exactly the clients in it, also after others were added and removed. Noisy sums
+    ([b]safle publish[/b]) are solved with a ridge as large as their noise.
     """
     if curve is not None and how["ridge"] != "auto":
         raise click.UsageError("--curve needs --ridge auto: a given ridge has no curve")
@@ -115,7 +115,7 @@ def solve(
     except SolveError as error:
         raise SolveError(f"{error}; {_explain(total, **how)}") from error
     ridge_curve = solution.curve
-    # Noisy sums may seem to fit without a residual; that is no sign of copies.
+    # Noisy sums may seem to fit without a residual; that does not suggest copies.
     if ridge_curve and not solution.promise and ridge_curve.suspects_copies(solution.sample_count):
         session.warn(
             f"the ridge, {solution.ridge:.4g}, is likely far too small: {solution.sample_count:,} "

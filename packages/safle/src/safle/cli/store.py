@@ -50,9 +50,9 @@ def add(
 ) -> None:
     """Verify contributions and keep them, one per client.
 
-    Each file is taken or refused by itself: one that is taken is on the disk, whatever becomes of
-    the others, and those that are refused are named at the end (exit code 1). Call it again after
-    an interruption: files already taken stay as they are. The store keeps the limits for later
+    Each file is accepted or refused by itself: one that is accepted is on the disk, also if others
+    fail, and those that are refused are named at the end (exit code 1). Call it again after
+    an interruption: files already accepted stay as they are. The store keeps the limits for later
     contributions.
     """
     if client is not None and len(files) > 1:
@@ -130,7 +130,7 @@ def verify(session: Session, /, folder: Path) -> None:
     """Read every contribution and check seal, digest, counts and encoder.
 
     Exits with 1 and names what is wrong, if anything is. Contributions that the log does not know,
-    and files that are not the store's own, are named too; they are no error.
+    and files that are not the store's own, are named too; they are not errors.
     """
     opened = Store.open(folder)
     with session.progress(f"verifying {len(opened.members)} contributions") as advance:

@@ -302,7 +302,7 @@ def find_cells(
 ) -> dict[str, NDArray[Any]]:
     """Entries of each flat array that count an answer, (samples, entries), by name.
 
-    ``odds``, (samples, class_count), are inf where there is no doubt. ``predicted`` and ``true``
+    ``odds``, (samples, class_count), are inf if the answer is certain. ``predicted`` and ``true``
     are places of classes, (samples,); unknown classes have the place after the last.
     """
     classes = np.arange(odds.shape[1])

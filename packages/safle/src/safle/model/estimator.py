@@ -130,7 +130,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def from_statistics(cls, encoder: Encoder, statistics: Statistics, **params: Any) -> Self:
-        """A fitted classifier from statistics, whoever counted and summed them.
+        """A fitted classifier from statistics that were counted and summed anywhere.
 
         ``params`` are those of the constructor. `classes_` are int64 or str, as in the
         statistics. To keep a classifier, write its `statistics_` and its `encoder_`; to keep what
@@ -325,7 +325,7 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def _drafts(self) -> bool:
-        """Whether the schema is a draft of `fit`: a few values outside it are no surprise."""
+        """Whether the schema is a draft of `fit`: a few values outside it are normal."""
         return self.schema is None and not isinstance(self.encoder, Encoder)
 
 

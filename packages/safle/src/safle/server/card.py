@@ -1,4 +1,4 @@
-"""Model card: one page of Markdown about a model, for whoever is to rely on it."""
+"""Model card: one page of Markdown about a model, for people who rely on it."""
 
 from __future__ import annotations
 

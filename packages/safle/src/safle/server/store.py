@@ -253,7 +253,7 @@ class Store:
         if is_taken and self._logged.get(client, {}).get("sha256") != sha256:
             raise DuplicateContribution(
                 f"client {client!r} sent another contribution, which is damaged or missing, or "
-                f"{path.name} is no file of the store; remove the client first"
+                f"{path.name} is not a file of the store; remove the client first"
             )
 
     def _keep(self, client: str, data: bytes, sha256: str) -> str:
@@ -266,7 +266,7 @@ class Store:
         try:
             self._note(files.RECEIVED, client, sha256)
         except StoreError as error:
-            # It is in all the same; whoever opens the store next adds the line.
+            # The contribution is in all the same; the next opening of the store adds the line.
             warnings.warn(f"client {client!r} is in; {error}", SafleWarning, stacklevel=3)
         return str(row["time"])
 
@@ -331,7 +331,7 @@ class Store:
         return f"{path}: the contribution of {client!r} is damaged: {reason}"
 
     def remarks(self) -> list[str]:
-        """What is no error, and worth knowing: contributions that nobody added, and other files."""
+        """Worth knowing, but not errors: contributions that nobody added, and other files."""
         unknown = [self._path_of(c) for c in self._members if c not in self._logged]
         foreign = files.find_foreign(self.folder)
         return [

@@ -220,8 +220,8 @@ def histogram_table(
 def describe_repeats(samples: int, distinct_rows: int, table: Table | None = None) -> str:
     """A warning of samples that repeat the row of another; empty if hardly any does.
 
-    Repeats are said from a share of `SHARE_OF_REPEATS` on; if the table has ids, and one id
-    repeats as well, whatever the share. ``distinct_rows`` is the number of different rows, as
+    Warns from a share of `SHARE_OF_REPEATS` on; if the table has ids, and one id repeats as
+    well, at any share. ``distinct_rows`` is the number of different rows, as
     `count_table` has counted them.
 
     >>> describe_repeats(2, 2)

@@ -1,6 +1,6 @@
 """Disguises: what a policy's rule on cells would miss if it saw the sums alone.
 
-Whoever chooses an encoder can hide a cell of few samples in columns that are no counts: a range in
+The author of an encoder can hide a cell of few samples in columns that are not counts: a range in
 which all samples but one have the same code, or two thresholds a hair's breadth apart. So a site
 judges the codes themselves:
 
@@ -59,7 +59,7 @@ class Disguises(NamedTuple):
     ----------
     smallest : samples in the smallest set that has an unusual code, or a level; 0 without any.
         Where a row repeats, how many of it would fill the smallest cell
-    weight : the largest of a sample; 1 where there are no more samples than columns
+    weight : the largest of a sample; 1 with at most as many samples as columns
     few : the largest weight of fewer samples than a cell must have, as far as was found
     """
 
@@ -171,7 +171,7 @@ def find_disguised_answers(
 ) -> Disguises:
     """As `find_disguises`, of the answers for samples that ``counts`` count once each.
 
-    Differences of counts are counts, too: with many classes, whoever makes a model can ask for the
+    Differences of counts are counts, too: with many classes, the maker of a model can ask for the
     samples of one set without those of another. In a weighted sum of counts that rests on m samples
     one of these has a weight of at least 1 / m.
     """

@@ -1,8 +1,8 @@
 """Remainders: what dense columns say of few samples because their sums are whole numbers.
 
-If all codes of a column are multiples of 200, but for those of few samples, then the column's
-products with another one, divided by 200, leave a remainder that is of these samples alone. And of
-a column v with three codes, the sums of 1, v and ``v^2`` say how many samples have each.
+If all codes of a column are multiples of 200, except those of few samples, then the column's
+products with another one, divided by 200, leave a remainder that comes from these samples alone.
+And for a column v with three codes, the sums of 1, v and ``v^2`` say how many samples have each.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ Sheet = Mapping[str, Rows]
 def release_sheet(release: Release, policy: Policy | None, file: str, data: bytes) -> Sheet:
     """What a data protection officer needs to know about a file before it leaves.
 
-    Its number is drawn at random: without it, whoever gets a signature under the sheet could find
+    Its number is drawn at random: without it, a reader of a signature under the sheet could find
     its numbers of samples by trying.
     """
     hidden = ", which the file does not show" if release.masked else ""
@@ -109,7 +109,7 @@ def _readers(release: Release) -> Rows:
     given_away = release.gives_away
     if given_away and release.distinct_rows is not None:
         given_away += " (each different row is one sample here)"
-    readers = {"this file": "whoever receives it", "what it gives away": given_away}
+    readers = {"this file": "everybody who receives it", "what it gives away": given_away}
     if release.rank and release.cells is not None:
         rows = (release.distinct_rows or release).samples
         readers["cells"] = describe_cells(release.cells)

@@ -87,7 +87,7 @@ class Reduction:
 
     @property
     def rank(self) -> int:
-        """The largest that the gram can have; noise has full rank, whatever the samples."""
+        """The largest that the gram can have; with noise, always the full rank."""
         if self.sums.least_ridge:
             return self.reduced_dim
         return min(self.reduced_dim, self.sums.sample_count)
@@ -206,7 +206,7 @@ def find_root(reduction: Reduction) -> tuple[Matrix, NDArray[np.int64]]:
         kept = order[:block_rank] - 1
         upper = np.tril(corner[:block_rank, :block_rank])
         new = solve_triangular(upper, columns[:, kept].T, lower=True).T
-        # Earlier pivots have no remainder, but for rounding.
+        # Earlier pivots have no remainder, except from rounding.
         new[pivots[:rank]] = 0.0
         new[block[kept]] = upper
         root[:, rank : rank + block_rank] = new

@@ -6,7 +6,7 @@ With df = sum s/(s + ridge) and the residual sum of squares
 - generalised cross-validation minimises ``RSS / (n - df)^2``. With few samples its lowest point
   is mostly chance, and most often at too small a ridge: of all ridges whose information criterion,
   ``n (K - 1) log(RSS / (n - df)^2)`` for K classes, is within ten of the lowest, it takes the
-  largest, as long as its score is no more than a twentieth higher. A model that much worse has
+  largest, as long as its score is at most a twentieth higher. A model that much worse has
   next to no support left (Burnham and Anderson, 2002);
 - the evidence (marginal likelihood of Bayesian regression, noise profiled out)
   minimises ``log(Q / nK) + sum log(1 + s/ridge) / n``, ``Q = n - tr(M' inverse(C +

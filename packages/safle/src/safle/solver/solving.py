@@ -1,4 +1,4 @@
-"""statistics -> weights: one call, whatever the ridge, the head or the machine.
+"""statistics -> weights: one call, for every ridge, head and machine.
 
 A pipe: `choose_ridge` reduces the sums and chooses a ridge, `solve_exactly` gives the weights of
 least squares, and a head of `HEADS` makes scores of them.
@@ -74,7 +74,7 @@ def solve(
     bases: dict[tuple[int, float | str], LeastSquares] = {}
 
     def base_of(part: Sums = sums, strength: float | Literal["auto"] = ridge) -> LeastSquares:
-        """B of the sums, or of a part of them: each is solved once, whoever asks."""
+        """B of the sums, or of a part of them: each is solved once."""
         # What is kept holds its sums, so no other value can get their id.
         key = (id(part), strength)
         if key not in bases:

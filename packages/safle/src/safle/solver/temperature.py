@@ -130,7 +130,7 @@ def _logistic(share: float, slope: float) -> tuple[float, float]:
 
 
 def _root(covariance: Matrix) -> Matrix | None:
-    """Upper triangular U with ``U'U`` the covariance, which may be singular, but for rounding."""
+    """Upper triangular U with ``U'U`` the covariance up to rounding; it may be singular."""
     size = len(covariance)
     trace = float(np.trace(covariance))
     if not 0 < trace < np.inf:

@@ -1,4 +1,4 @@
-"""Exposure: which samples can be worked out from plain statistics, and by an attack that is run.
+"""Exposure: which samples can be reconstructed from plain statistics, and by an attack that is run.
 
 The D columns of n samples are vectors of n whole numbers, and the gram determines them up to a
 rotation. If they generate Z^n, all vectors of n whole numbers, then only one rotation turns them
@@ -26,7 +26,7 @@ SPARE_COLUMNS = 10
 """With this many more independent columns than samples, random columns generate Z^n in all but one
 of a thousand cases."""
 SAMPLES_REDUCED = 100
-"""Lattice reduction has worked out this many samples, in minutes: docs/security.md."""
+"""Lattice reduction has reconstructed this many samples, in minutes: docs/security.md."""
 CLASSES_OF_FEW = (
     f"classes with fewer than {FEW_SAMPLES} samples: {{few:,}}, with one: {{single:,}}. The sums "
     "of a class of one are that sample, code by code, and those of few are close to each of "
@@ -43,25 +43,26 @@ CELLS_OF_FEW = (
     "pairs of codes more samples share (fewer buckets, smaller groups), or count more samples"
 )
 COUNTED_BY_CLASS = (
-    "samples of classes with no more of them than columns that are counted by class: {found:,} of "
-    "{samples:,}. Each of these classes can be worked out by itself. Count more samples, or do not "
-    "count by class (by_class)"
+    "samples of classes with at most as many samples as columns that are counted by class: "
+    "{found:,} of {samples:,}. Each of these classes can be reconstructed by itself. Count more "
+    "samples, or do not count by class (by_class)"
 )
 LATTICE = (
-    f", and codes are whole numbers (a lattice). Up to {SAMPLES_REDUCED} samples were worked out, "
-    "in minutes; nobody knows how long more take. Count more samples, take fewer columns, add the "
-    "file to those of others you trust before it leaves, or send it under masks (a private sum)"
+    f", and codes are whole numbers (a lattice). Up to {SAMPLES_REDUCED} samples were "
+    "reconstructed, in minutes; nobody knows how long more take. Count more samples, take fewer "
+    "columns, add the file to those of others you trust before it leaves, or send it under masks "
+    "(a private sum)"
 )
 MORE_THAN_COLUMNS = (
-    "with more samples than columns we know no way to work out {which}, which does not prove that "
-    "there is none. Send it only to a server that you trust"
+    "with more samples than columns we know no way to reconstruct {which}, which does not prove "
+    "that nobody can. Send it only to a server that you trust"
 )
 ATTACKED = (
-    "whoever holds this file can reconstruct samples; the attack that we ran reconstructed "
+    "a holder of this file can reconstruct samples; the attack that we ran reconstructed "
     "{found:,} of {samples:,}"
 )
 NOT_ATTACKED = (
-    "whoever holds this file can reconstruct samples; we have no attack to run on it, and it holds "
+    "a holder of this file can reconstruct samples; we have no attack to run on it, and it holds "
     "{cells}"
 )
 JOINED_IN_PART = "the attack joined the symbols of {tables:,} of {all_tables:,} tables"
@@ -78,7 +79,7 @@ class Exposure(NamedTuple):
     cells : the sums that are counts
     rank : independent columns of statistics; 0 for all else
     lattice : what the products of all columns determine, in words; empty if nothing
-    details : a sentence for each way in which samples can be worked out, and what helps
+    details : a sentence per way in which samples can be reconstructed, and what helps
     """
 
     samples: int
@@ -90,7 +91,7 @@ class Exposure(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """What whoever holds the file can do; empty without samples."""
+        """What a holder of the file can do; empty without samples."""
         if not self.samples:
             return ""
         if self.reconstructed is None:
@@ -100,7 +101,7 @@ class Exposure(NamedTuple):
 
     @property
     def warns(self) -> bool:
-        """Whether samples were reconstructed, or are no more than the columns, or cells small."""
+        """Whether samples were reconstructed, are at most as many as columns, or cells small."""
         if self.reconstructed is None:
             return self.cells.below > 0
         return self.reconstructed > 0 or bool(self.lattice)
@@ -156,9 +157,9 @@ def _describe_lattice(statistics: Statistics) -> str:
     if spare < 0:
         return ""
     if spare < SPARE_COLUMNS:
-        return f"some of {samples:,} samples, or all, can be worked out by chance: {columns}"
+        return f"some of {samples:,} samples, or all, can be reconstructed by chance: {columns}"
     if samples <= SAMPLES_REDUCED:
-        return f"all {samples:,} samples can be worked out exactly: {columns}"
+        return f"all {samples:,} samples can be reconstructed exactly: {columns}"
     return f"the sums determine all {samples:,} samples: {columns}"
 
 

@@ -54,7 +54,7 @@ class Gram(Protocol):
     def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
         """Add it to rows ``positions``, ascending, of a packed triangle; ``sign`` -1 takes it off.
 
-        `InvariantError` if this is no gram; ``target``, of ``dim`` rows, then stays as it was.
+        `InvariantError` if this is not a gram; ``target``, of ``dim`` rows, then stays as it was.
         """
 
     def verify(self, margins: Margins) -> None:
@@ -64,7 +64,7 @@ class Gram(Protocol):
         """
 
     def require_integers(self) -> None:
-        """Raise `InvariantError` if an entry is no integer, or impossible; holds no triangle."""
+        """Raise `InvariantError` for an entry that is impossible or not an integer."""
 
 
 def multiply_out(gram: Gram) -> Packed:

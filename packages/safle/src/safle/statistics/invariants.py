@@ -14,7 +14,7 @@ With n samples, expert blocks a, b and dense columns x within [l, h]:
   semidefinite;
 - where columns are counted by class, each class's own sums are those of samples too, and add up.
 
-All of these are checked in exact integers, but for semidefiniteness. That is exact for two columns
+All of these are checked in exact integers, except semidefiniteness. That is exact for two columns
 (``c_ij^2 <= c_ii c_jj``), and for a column and the labels (``c_ii >= sum_k m_ik^2 / n_k``). For
 more columns, the matrix scaled to a unit diagonal may have eigenvalues down to
 ``-min(1e-8, 4 (D + K)^2 2^-53)``, D columns and K classes, because rounding alone can turn zero

@@ -137,7 +137,7 @@ def _only_clique(
         kept = _prune(pairs, table, len(ends), waiting.pop())
         if kept is None:
             continue
-        # Most symbols occur in every class: the class is no reason to tell cliques apart.
+        # Most symbols occur in every class: the class does not tell cliques apart.
         numbers = np.bincount(table[kept], minlength=len(ends))
         several = np.flatnonzero(numbers[:tables] > 1)
         if not len(several):

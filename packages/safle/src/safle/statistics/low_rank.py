@@ -2,8 +2,8 @@
 
 Some columns of a gram of rank r determine all of it. Let A be the columns B, r of them
 independent, and ``L L' = A_B`` the (pivoted) Cholesky factorisation of their own rows; then
-``Z = inverse(L) A'``. The entries of ``Z'Z`` are integers but for rounding. This is checked: a
-matrix with an entry that is not close to an integer is no gram. Kernels in ``_native/check.c``
+``Z = inverse(L) A'``. The entries of ``Z'Z`` are integers except for rounding. This is checked: a
+matrix with an entry that is not close to an integer is not a gram. Kernels in ``_native/check.c``
 and ``_native/triangle.c``.
 """
 
@@ -149,7 +149,7 @@ class LowRank:
                 tile, good = self._tile(top, left, lengths)
                 if not good:
                     raise InvariantError(
-                        "the sums that follow from the columns are no integers, or impossible; "
+                        "the sums that follow from the columns are not integers, or impossible; "
                         "these are not sums of any data set"
                     )
                 yield top, left, tile
@@ -170,7 +170,7 @@ class LowRank:
     def _round(self, tile: NDArray[Any], top: int, left: int, tolerance: float) -> bool:
         """Round a tile, whose first entry is (``top``, ``left``) of the gram, in place.
 
-        Returns whether every entry on or above the diagonal is an integer but for ``tolerance``,
+        Returns whether every entry on or above the diagonal is within ``tolerance`` of an integer,
         a possible product of two columns (see `invariants.find_impossible`), and zero for two
         different codes of one expert.
         """

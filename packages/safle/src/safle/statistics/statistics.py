@@ -414,7 +414,7 @@ def digest_of_sum(sums: Sums) -> str:
     names = json.dumps([sums.fingerprint, sums.class_names], ensure_ascii=False)
     digest = hashlib.sha256(names.encode())
     for array in (sums.codes, sums.class_counts, sums.cross, sums.diagonal):
-        # Equal sums have equal digests, whatever the type of their arrays.
+        # Equal sums have equal digests, also if their arrays differ in type.
         dtype = np.int64 if array.dtype.kind in "iu" else np.float64
         digest.update(array.astype(dtype).tobytes())
     return digest.hexdigest()

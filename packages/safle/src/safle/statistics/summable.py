@@ -1,4 +1,4 @@
-"""Values that add up: one interface for every room, whatever a value counts.
+"""Values that add up: one interface for all rooms and all kinds of counts.
 
 Commands, policies, release sheets, sums of files, masks and networks work through it and never ask
 for a type. A new value is one module with a `safle.wire.FileFormat`, and one row of the entry

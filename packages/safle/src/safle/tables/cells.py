@@ -32,7 +32,7 @@ _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[
 
 
 def as_texts(column: Series) -> Series:
-    """The cells of a column as text; empty where there is no value.
+    """The cells of a column as text; missing ones are empty.
 
     A whole number is written without a point: with gaps, pandas' integers are floats.
     """

@@ -60,7 +60,7 @@ class ColumnSource:
     is_text : whether it is a CSV file, whose rows are lines
     line_of : row -> its line in the file
     decimal_comma : whether fractions have a comma
-    advice : for errors, what to do about a cell that is not a number, where there is no schema
+    advice : for errors, what to do about a cell that is not a number, without a schema
     """
 
     where: str
@@ -85,7 +85,7 @@ class ColumnSource:
         return replace_commas(self.frame[name]) if self.decimal_comma else self.frame[name]
 
     def texts(self, name: str) -> Series:
-        """The cells of a column as text; empty where there is no value."""
+        """The cells of a column as text; missing ones are empty."""
         return as_texts(self.column(name))
 
     def refuse(self, row: int, problem: str) -> NoReturn:

@@ -218,7 +218,7 @@ def read_header(header_type: type[Value], opened: container.Container) -> Value:
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Turn errors into `WireError`, but for those of another encoder and of a limit."""
+    """Turn errors into `WireError`, except those of another encoder and of a limit."""
     try:
         yield
     except (WireError, EncoderMismatch, LimitExceeded):

@@ -263,7 +263,7 @@ def class_sections(parts: Sequence[Statistics]) -> dict[str, bytes | Integers]:
 
 
 def read_classes(margins: Margins, opened: Container, whole_bytes: int) -> Sequence[Statistics]:
-    """The statistics of each class, unverified but for the form of its gram.
+    """The statistics of each class, unverified except for the form of its gram.
 
     ``whole_bytes`` were reserved for the whole gram, which is read afterwards.
     """

@@ -211,7 +211,7 @@ def bytes_of_gram(layout: Layout, seen: int, classes: int, *, form: str) -> int:
     """Peak memory of reading and checking the gram, without `grams.working_bytes`."""
     dim = seen + layout.dense_dim
     gram = (8 if layout.dense_dim else 4) * triangle.packed_size(dim)
-    # Without classes there are no samples, and nothing to check.
+    # Without classes it has no samples, and nothing to check.
     if form == COLUMNS or not classes:
         return gram
     return gram + 16 * triangle.packed_size(dim) + 8 * dim * (classes + 256)

@@ -61,7 +61,7 @@ def check_folders(where: object, labels: Iterable[Label], selection: Selection) 
         f"{where}: the folders give {found}; expected folders named after two classes or more. If "
         "another layout fits, give the folder or archive that its list lies in (HAM10000's "
         "metadata, ISIC's ground truth, Tiny-ImageNet's val_annotations.txt), or a .csv file of "
-        "paths and labels; if they are the classes: --layout folders; if there are no labels: "
+        "paths and labels; if they are the classes: --layout folders; without labels: "
         '--label-column ""'
     )
 

@@ -282,7 +282,7 @@ def _reading(where: str) -> Iterator[None]:
         yield
     except (ImageError, MemoryError):
         raise
-    # The library, pyarrow and the hub's client share no base of their errors.
+    # The errors of the library, pyarrow and the hub's client have no common base class.
     except Exception as error:
         raise ImageError(
             f"{where}: cannot be read ({reason_of(error)}); expected a complete data set of "

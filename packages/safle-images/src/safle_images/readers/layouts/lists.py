@@ -132,7 +132,7 @@ class _Finder:
 
 
 def _cells(frame: pl.DataFrame, column: str | None, what: str, where: str) -> list[str | None]:
-    """The cells of a column, none of them empty; all None if there is no such column."""
+    """The cells of a column, none of them empty; all None without such a column."""
     if column not in frame.columns:
         return [None] * len(frame)
     cells = frame[column].fill_null("").str.strip_chars().to_list()

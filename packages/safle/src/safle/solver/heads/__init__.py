@@ -2,11 +2,11 @@
 
 A head is one module of this folder, with its equations in the docstring, and a `Head` called HEAD;
 `HEADS` finds it there. Its ``fit`` takes the sums, and a function that gives `LeastSquares` of them
-(or of other sums, or at another ridge), each of which is solved once, whoever asks for it.
+(or of other sums, or at another ridge), each of which is solved only once.
 
 With C the gram, M the cross, both in real units, n samples and N the class counts on a diagonal,
 all heads start from ``B = inverse(C + ridge) M``. Scores over the temperature are log posteriors,
-but for heads that take no priors: those estimate the one-hot labels themselves.
+except for heads that take no priors: those estimate the one-hot labels themselves.
 """
 
 from __future__ import annotations

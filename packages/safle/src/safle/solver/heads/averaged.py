@@ -2,8 +2,8 @@
 
 Of least squares and the discriminant, after least squares is stretched until its matrix (a multiple
 of I in the place of A) has the discriminant's trace; where sums are counted by class, the mean of
-that and of the quadratic head, both over their temperatures. Two classes have one direction,
-whatever the head: their scores are log odds, by `safle.solver.temperature`.
+that and of the quadratic head, both over their temperatures. Two classes have one direction
+under every head: their scores are log odds, by `safle.solver.temperature`.
 """
 
 from __future__ import annotations
