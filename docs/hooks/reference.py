@@ -6,6 +6,7 @@ the docstrings, and every change of one a change of two.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -31,6 +32,7 @@ from safle_private import round as rounds
 
 DOOR = Path(safle.__file__).with_suffix(".pyi")
 PLACE = Path(__file__).parents[1] / "reference"
+PACKAGES = Path(__file__).parents[2] / "packages"
 MADE = "<!-- Written by docs/hooks/reference.py: change the docstrings, then run `make docs`. -->\n"
 PAGES = {
     "encoders": (
@@ -111,6 +113,7 @@ def pages() -> dict[str, str]:
         "errors": _errors(),
         "commands": describe_all(),
         "methods": _methods(),
+        "modules": _modules(),
     }
     return {name: "\n".join([MADE, *lines]).rstrip() + "\n" for name, lines in made.items()}
 
@@ -204,6 +207,16 @@ def _methods() -> Iterator[str]:
     yield "\nA method of your own has the interface below.\n"
     for own in ("Task", "Result", "Point", "Method", "message"):
         yield from _name(own, baselines)
+
+
+def _modules() -> Iterator[str]:
+    yield "# Modules\n\nWhat every module does, in its own words.\n"
+    for source in sorted(PACKAGES.glob("*/src/*")):
+        yield f"## `{source.name}`\n"
+        for path in sorted(source.rglob("*.py")):
+            text = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0]
+            yield f"- `{path.relative_to(source)}`: {_code(' '.join(text.split()))}"
+        yield ""
 
 
 def _public(title: str, opening: str, *groups: tuple[str, ...]) -> Iterator[str]:
