@@ -19,6 +19,7 @@ from benchmarks.products import BARS, PER_CYCLE, VECTOR_BYTES, clock
 from benchmarks.report import Bar, Outcome
 from benchmarks.settings import Settings
 from safle import _native
+from safle._native import cores
 from safle.encoders.codes import Block, Layout
 from safle.encoders.linear import fix
 from safle.encoders.random_features import LANES, encode_units
@@ -50,7 +51,7 @@ class Rate:
 def run(settings: Settings) -> Outcome:
     """All kernels, one after the other."""
     repeats, small = (2, 16) if settings.quick else (7, 1)
-    with _native.use_threads(1):
+    with cores.use_threads(1):
         cycles = clock()
         memory = memory_speed(repeats, small)
         rates, over_float32 = _measure(repeats, small, cycles, memory)

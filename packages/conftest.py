@@ -22,6 +22,7 @@ from hypothesis import settings
 from sklearn.datasets import load_digits
 
 from safle import _native
+from safle._native import cores
 
 # The same examples in every run, and no deadline; `make test-all` runs the theorems with 100.
 settings.register_profile("few", settings.get_profile("ci"), max_examples=30)
@@ -116,14 +117,14 @@ def _own_log(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
     """Tiny kernels on cores that parallel test runs share: waiting for a thread is slower."""
-    with _native.use_threads(1):
+    with cores.use_threads(1):
         yield
 
 
 @pytest.fixture(params=[1, 2])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     """The test runs once for every number of kernel threads."""
-    with _native.use_threads(request.param):
+    with cores.use_threads(request.param):
         yield request.param
 
 

@@ -8,13 +8,14 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Timer
 
 import numpy as np
 import pytest
 
 import safle
 from safle import _native
-from safle._native import Kernel
+from safle._native import Kernel, cores
 from safle.errors import SettingsError
 
 LABELS = Kernel(
@@ -78,7 +79,7 @@ def test_pieces_are_each_done_once_on_any_number_of_threads(threads: int) -> Non
     labels = np.random.default_rng(1).integers(0, 3, samples)
     expected = np.zeros((7 * experts, 3), np.int64)
     np.add.at(expected, (columns, labels), 1)
-    with _native.use_threads(threads):
+    with cores.use_threads(threads):
         assert np.array_equal(counted(columns, labels, np.zeros_like(expected)), expected)
 
 
@@ -86,6 +87,24 @@ def test_programs_may_call_from_many_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: counted().tolist(), range(200)))
     assert found == [[[1, 0], [1, 1]]] * 200
+
+
+def test_no_kernel_waits_for_a_thread_that_has_not_begun() -> None:
+    """As where other programs have the cores: here, the whole pool is busy."""
+    go_on = Event()
+    rescue = Timer(60, go_on.set)
+    rescue.start()
+    busy = [_native._pool().submit(go_on.wait) for _ in range(64)]
+    columns = np.zeros((2, _native.ENTRIES_FOR_THREADS), np.int32)
+    labels = np.zeros(columns.shape[1], np.int64)
+    with cores.use_threads(2):
+        found = counted(columns, labels)
+    waited = go_on.is_set()
+    go_on.set()
+    rescue.cancel()
+    assert all(each.result() for each in busy)
+    assert not waited
+    assert found.tolist() == [[columns.size, 0], [0, 0]]
 
 
 def error_of_loading(**environment: str) -> str:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safle import HEADS, Accumulator, Statistics, count, encode, sum_statistics
-from safle._native import use_threads
+from safle._native.cores import use_threads
 from safle.errors import EncoderMismatch, InvalidInput, InvariantError
 from support.data_sets import (
     BY_CLASS,

@@ -15,10 +15,7 @@ import ctypes
 import os
 import platform
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -27,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._native.cores import kernel_threads
 from safle.errors import KernelsError, SettingsError
 
 VARIABLE = "SAFLE_KERNELS"
@@ -36,34 +34,6 @@ ENTRIES_FOR_THREADS = 100_000
 CALLS_PER_THREAD = 4
 """Calls into which a thread's share is cut, so that others take over those of a delayed thread."""
 CACHE_LINE = 64
-_threads: ContextVar[int] = ContextVar("threads", default=0)
-
-
-def threads() -> int:
-    """How many threads a kernel may use."""
-    return _threads.get() or _available()
-
-
-@contextmanager
-def use_threads(number: int) -> Iterator[None]:
-    """Let kernels inside use at most ``number`` threads.
-
-    Short kernels between products of a BLAS should use one: its threads keep spinning for some
-    20 ms, in case there is more to multiply, and a kernel on as many threads waits for them.
-    """
-    before = _threads.set(number)
-    try:
-        yield
-    finally:
-        _threads.reset(before)
-
-
-@cache
-def _available() -> int:
-    given = os.environ.get("SAFLE_THREADS", "")
-    if given.isdigit() and int(given):
-        return int(given)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
@@ -245,7 +215,7 @@ class Kernel:
             function(*c_arguments)
             return
         pieces = _size(self._pieces, bound)
-        helpers = min(threads(), pieces) if entries > ENTRIES_FOR_THREADS else 1
+        helpers = min(kernel_threads(), pieces) if entries > ENTRIES_FOR_THREADS else 1
         cuts = 1 if helpers == 1 else min(pieces, helpers * CALLS_PER_THREAD)
         places = count()
 
@@ -259,7 +229,9 @@ class Kernel:
         others = [_pool().submit(work) for _ in range(helpers - 1)]
         work()
         for other in others:
-            other.result()
+            # One that no core has begun by now has nothing left to do.
+            if not other.cancel():
+                other.result()
 
     def _c_arguments(self, bound: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """The C arguments, and the scratch memory behind some of them."""

@@ -63,11 +63,9 @@ def run_each(
 
 
 def _run_alone(work: Callable[[Item], Result], item: Item) -> Result:
-    from threadpoolctl import threadpool_limits
+    from safle._native.cores import use_threads
 
-    from safle._native import use_threads
-
-    with use_threads(1), threadpool_limits(1):
+    with use_threads(1):
         return work(item)
 
 

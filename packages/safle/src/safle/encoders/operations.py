@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._native.cores import blas_for
+
 Array = NDArray[Any]
 T = TypeVar("T")
 
@@ -118,7 +120,8 @@ class NumpyOperations:
         return np.trunc(x * most / length)
 
     def product(self, x: Array, matrix: Array) -> Array:
-        return (x.astype(np.float32) @ matrix).astype(np.float64)
+        with blas_for(2 * x.size * matrix.shape[1]):
+            return (x.astype(np.float32) @ matrix).astype(np.float64)
 
     def append(self, x: Array, value: float) -> Array:
         return np.pad(x, ((0, 0), (0, 1)), constant_values=value)

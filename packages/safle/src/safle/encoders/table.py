@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._native.cores import blas_for
 from safle.basics.tensors import Arrays
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import Calibration
@@ -221,5 +222,7 @@ class TableEncoder(Encoder):
         ops = NumpyOperations()
         with np.errstate(over="ignore"):
             inputs = ops.join(self._fix(ops, features.astype(np.float64)))
-        found = ops.levels(inputs @ directions, places)
+        with blas_for(2 * inputs.size * directions.shape[1]):
+            projected = inputs @ directions
+        found = ops.levels(projected, places)
         return np.minimum(found, self.level_count - 1).astype(np.uint16)

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle._native import Kernel
+from safle._native.cores import blas_for
 from safle.encoders.codes import Layout
 from safle.errors import WireError
 from safle.solver.heads import HEADS
@@ -190,6 +191,7 @@ def add_squares(
     width = _width(layout, quadratic)
     step = _square_step(layout, quadratic)
     limit = _clip_limit(width)
+    operations = real.size * width * scores.shape[1]
     tops = range(0, len(real), SQUARED_ROWS)
     lefts = range(0, width, SQUARED_COLUMNS)
     for place in range(scores.shape[1]):
@@ -199,7 +201,8 @@ def add_squares(
             rows = slice(top, top + SQUARED_ROWS)
             part = slice(left, min(left + SQUARED_COLUMNS, width))
             depth = None if quadratic.by_directions else part.stop
-            values = real[rows, :depth] @ factor[:depth, part]
+            with blas_for(operations):
+                values = real[rows, :depth] @ factor[:depth, part]
             np.rint(np.multiply(values, step, out=values), out=values)
             values -= quadratic.offsets[place, part]
             np.clip(values, -limit, limit, out=values)

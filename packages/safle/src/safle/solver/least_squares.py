@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, eigh, lapack
 
+from safle._native.cores import blas_for
 from safle.basics.memory import require_free_memory
 from safle.basics.progress import Progress, no_progress
 from safle.errors import SolveError
 from safle.solver.ordered import multiply_in_order
-from safle.solver.reduction import Reduction
+from safle.solver.reduction import Reduction, square_of
 from safle.solver.refinement import Approximate, System, refine
 from safle.solver.spectrum import spectrum_of
 from safle.statistics.statistics import Sums
@@ -133,7 +134,7 @@ def _rough_inverses(
 def _by_root(reduction: Reduction, ridge: float) -> Approximate:
     assert reduction.root is not None, "the samples are not few"
     root, _ = reduction.root
-    inner = np.asfortranarray(root.T @ root)
+    inner = np.asfortranarray(square_of(root))
     factor = Cholesky(len(inner), lambda rows, columns: inner[slice(*rows), slice(*columns)], ridge)
     steps = reduction.steps[:, None]
 
@@ -231,9 +232,10 @@ class Cholesky:
         for (first, last), panel in zip(self.spans, self._lower, strict=True):
             panel[np.arange(last - first), np.arange(first, last)] += ridge
         count = len(self.spans)
-        for k in range(count):
-            self._factor_column(k)
-            progress(1 - ((count - k - 1) / count) ** 2)
+        with blas_for(size**3 / 3):
+            for k in range(count):
+                self._factor_column(k)
+                progress(1 - ((count - k - 1) / count) ** 2)
 
     def _factor_column(self, k: int) -> None:
         """Factor a column of blocks; one product subtracts all columns left of it."""

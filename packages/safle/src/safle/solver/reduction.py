@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
 from safle._native import Kernel
+from safle._native.cores import blas_for
 from safle.basics.memory import require_free_memory
 from safle.statistics.free_sums import FreeSums
 from safle.statistics.statistics import Sums
@@ -181,6 +182,13 @@ class Reduction:
         return column
 
 
+def square_of(root: Matrix) -> Matrix:
+    """``L' L``, (rank, rank)."""
+    dim, rank = root.shape
+    with blas_for(2 * dim * rank**2):
+        return root.T @ root
+
+
 def find_root(reduction: Reduction) -> tuple[Matrix, NDArray[np.int64]]:
     """L, (dim, rank), of ``C = L L'`` in real units, and the rows at which it is triangular."""
     sums = reduction.sums
@@ -201,7 +209,8 @@ def find_root(reduction: Reduction) -> tuple[Matrix, NDArray[np.int64]]:
         block = np.argsort(-remainder, kind="stable")[: min(BLOCK_COLUMNS, most - rank)]
         least = max(rounding, MIN_PIVOT * float(remainder[block[0]]))
         columns = sums.gram.columns(block) * steps[:, None] * steps[block]
-        columns -= root[:, :rank] @ root[block, :rank].T
+        with blas_for(2 * dim * rank * len(block)):
+            columns -= root[:, :rank] @ root[block, :rank].T
         corner, order, block_rank, _ = lapack.dpstrf(columns[block], lower=1, tol=least)
         kept = order[:block_rank] - 1
         upper = np.tril(corner[:block_rank, :block_rank])

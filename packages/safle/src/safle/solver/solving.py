@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from safle._native.cores import blas_for
 from safle.basics.progress import Progress, no_progress
 from safle.basics.texts import require_type
 from safle.errors import InvalidInput, SolveError
@@ -29,6 +30,7 @@ Criterion = Literal["auto", "gcv", "evidence"]
 MAX_CLASSES = 10_000
 
 
+@blas_for()
 def solve(
     sums: Sums,
     *,

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, qr, solve_triangular
-from threadpoolctl import threadpool_limits
 
 from safle.basics.progress import Progress, no_progress
-from safle.solver.reduction import Reduction
+from safle.solver.reduction import Reduction, square_of
 from safle.statistics import triangle
 
 LANCZOS_STEPS = 20
@@ -117,7 +116,7 @@ def _measure_root(
 ) -> Masses:
     target = solve_triangular(root[pivots], reduction.target[pivots], lower=True)
     if reduction.is_small:
-        nodes, trace_masses, masses = decompose(root.T @ root, target, reduction.rank)
+        nodes, trace_masses, masses = decompose(square_of(root), target, reduction.rank)
     else:
         signs = _signs(root.shape[1])
         nodes, trace_masses, masses = _probe(lambda x: root.T @ (root @ x), target, signs, progress)
@@ -136,10 +135,7 @@ def _measure_gram(reduction: Reduction, progress: Progress) -> Masses:
     def multiply(columns: Matrix) -> Matrix:
         return triangle.multiply(gram, dim, columns * steps) * steps
 
-    # BLAS multiplies only thin blocks here. Its threads, which wait for more work, would keep
-    # cores from the passes over the gram, which would then take twice as long.
-    with threadpool_limits(1, "blas"):
-        return _probe(multiply, reduction.target, signs, progress)
+    return _probe(multiply, reduction.target, signs, progress)
 
 
 def _probe(multiply: Multiply, target: Matrix, signs: Matrix, progress: Progress) -> Masses:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from safle._native.cores import blas_for
 from safle.basics.memory import require_free_memory
 from safle.errors import InvariantError
 from safle.statistics import counting, triangle
@@ -176,11 +177,13 @@ class Samples:
         if largest * len(phi) >= FLOAT32_EXACT:
             left = left.astype(np.float64)
             right = right.astype(np.float64)
-        return (left.T @ right).astype(np.int64)
+        with blas_for(2 * left.size * right.shape[1]):
+            return (left.T @ right).astype(np.int64)
 
     def multiply(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
         phi = self._values.astype(np.float64)
-        return phi.T @ (phi @ right)
+        with blas_for(4 * phi.size * right.shape[1]):
+            return phi.T @ (phi @ right)
 
     def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
         if sign < 0:

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from safle._native import Kernel
+from safle._native.cores import blas_for
 from safle.basics.memory import require_free_memory
 from safle.errors import InvariantError
 from safle.statistics import triangle
@@ -227,7 +228,8 @@ def _check_semidefinite(s: Margins, packed: Packed, diagonal: Integers) -> None:
     means = s.cross * scale[:, None] / np.sqrt(s.class_counts.astype(np.float64))
     scaled = packed.astype(np.float64)
     for top in range(0, size, ROWS_AT_A_TIME):
-        between = means[top : top + ROWS_AT_A_TIME] @ means[top:].T
+        with blas_for():
+            between = means[top : top + ROWS_AT_A_TIME] @ means[top:].T
         for row in range(top, min(top + ROWS_AT_A_TIME, size)):
             at = triangle.start(row, size) + row
             scaled[at : at + size - row] *= scale[row] * scale[row:]
@@ -235,7 +237,8 @@ def _check_semidefinite(s: Margins, packed: Packed, diagonal: Integers) -> None:
             scaled[at] += shift
     full, _ = lapack.dtpttf(size, scaled, uplo="L")
     del scaled
-    _, info = lapack.dpftrf(size, full, uplo="L", overwrite_a=1)
+    with blas_for(size**3 / 3):
+        _, info = lapack.dpftrf(size, full, uplo="L", overwrite_a=1)
     if info:
         semidefinite = "the products of columns and labels are semidefinite"
         fail(semidefinite, f"not so at {_place(s, info - 1)}")

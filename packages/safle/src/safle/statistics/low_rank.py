@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
-from safle._native import Kernel, use_threads
+from safle._native import Kernel
+from safle._native.cores import blas_for
 from safle.errors import InvariantError
 from safle.statistics.gram import ALL_ROWS, multiply_out
 from safle.statistics.invariants import fail
@@ -84,12 +85,12 @@ class LowRank:
     packed = cached_property(multiply_out)
 
     @staticmethod
-    @use_threads(1)
     def of(columns: Integers, chosen: Integers, rank: int, margins: Margins) -> LowRank:
         """The gram with these columns at ``chosen``, ``rank`` of which are independent."""
         block = columns[chosen].astype(np.float64)
         tolerance = DEPENDENT_SHARE * float(block.diagonal().max(initial=0.0))
-        lower, order, independent, _ = lapack.dpstrf(block, lower=1, tol=tolerance)
+        with blas_for(rank**3 / 3):
+            lower, order, independent, _ = lapack.dpstrf(block, lower=1, tol=tolerance)
         if independent < rank:
             raise InvariantError(
                 f"{independent} columns of {rank} are independent; no data set has these sums"
@@ -98,7 +99,8 @@ class LowRank:
         order = order[:rank] - 1
         # LAPACK wants it column by column in memory: so it copies nothing.
         right = columns[:, order].astype(np.float64).T
-        root = solve_triangular(lower, right, lower=True, overwrite_b=True, check_finite=False)
+        with blas_for(rank * right.size):
+            root = solve_triangular(lower, right, lower=True, overwrite_b=True, check_finite=False)
         # By Cauchy and Schwarz, no product is larger than the longest column's square.
         if not (np.einsum("ri,ri->i", root, root) < MAX_SQUARE).all():
             raise InvariantError("sums beyond 2**53; these are not sums of any data set")
@@ -120,26 +122,27 @@ class LowRank:
         return np.rint(self.root[:, rows].T @ self.root[:, chosen]).astype(np.int64)
 
     def multiply(self, right: Matrix) -> Matrix:
-        product: Matrix = self.root.T @ (self.root @ right)
+        with blas_for(4 * self.root.size * right.shape[1]):
+            product: Matrix = self.root.T @ (self.root @ right)
         return product
 
-    @use_threads(1)
     def add_to(self, target: Packed, dim: int, positions: Integers, sign: int = 1) -> None:
         done = 0
-        try:
-            for top, left, tile in self._tiles():
-                _add_tile(target, dim, positions, top, left, tile, sign)
-                done += 1
-        except InvariantError:
-            # Tiles that are made again have the same integers: take all of them off.
-            for top, left, tile in islice(self._tiles(), done):
-                _add_tile(target, dim, positions, top, left, tile, -sign)
-            raise
+        with blas_for(self.root.size * self.dim):
+            try:
+                for top, left, tile in self._tiles():
+                    _add_tile(target, dim, positions, top, left, tile, sign)
+                    done += 1
+            except InvariantError:
+                # Tiles that are made again have the same integers: take all of them off.
+                for top, left, tile in islice(self._tiles(), done):
+                    _add_tile(target, dim, positions, top, left, tile, -sign)
+                raise
 
-    @use_threads(1)
     def require_integers(self) -> None:
-        for _ in self._tiles():
-            pass
+        with blas_for(self.root.size * self.dim):
+            for _ in self._tiles():
+                pass
 
     def _tiles(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """Tiles and their first rows and columns: one at a time, the gram is never held whole."""

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safle._native import Kernel, threads
+from safle._native import Kernel
+from safle._native.cores import kernel_threads
 
 Integers = NDArray[np.int64]
 Packed = NDArray[np.signedinteger[Any]]
@@ -99,7 +100,7 @@ def multiply(packed: NDArray[Any], dim: int, right: NDArray[Any]) -> NDArray[Any
     Every thread keeps a sum of its own: integers are exact for any number of threads.
     """
     whole = right.dtype == np.int32
-    shape = threads(), right.shape[1], dim
+    shape = kernel_threads(), right.shape[1], dim
     partial = np.zeros(shape, np.int64 if whole else np.float64)
     kernel = _multiply_whole if whole else _multiply_real
     kernel(packed, right.T, partial)
