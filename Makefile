@@ -60,17 +60,22 @@ docs: $(VENV)/.docs
 	$(BIN)/python docs/hooks/reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# The ten lines of README with nothing but the wheel and what it asks for.
+# The ten lines of README with nothing but the core's wheel and what it asks for; and a command of each
+# other wheel, in an environment of its own, so that a dependency that nobody declared is missed.
 package:
 	rm -rf dist
 	$(PYTHON) -m venv dist/tools
 	dist/tools/bin/pip install build
-	for house in $(HOUSES); do dist/tools/bin/python -m build --outdir dist $$house; done
+	for house in $(HOUSES); do dist/tools/bin/python -m build --outdir dist $$house || exit 1; done
 	$(PYTHON) -m venv dist/empty
 	dist/empty/bin/pip install dist/safle-[0-9]*.whl
 	! dist/empty/bin/python -c 'import torch' 2>/dev/null
 	dist/empty/bin/safle --version
 	sed -n '/^```python$$/,/^```$$/{/^```/d;p}' README.md | dist/empty/bin/python -
+	for tried in private:publish images:features lab:report flower:deploy; do \
+		$(PYTHON) -m venv --clear dist/fresh \
+		&& dist/fresh/bin/pip install --find-links dist dist/safle_$${tried%:*}-*.whl \
+		&& dist/fresh/bin/safle $${tried#*:} --help || exit 1; done
 
 PLATFORMS := manylinux2014_x86_64 manylinux2014_aarch64 macosx_11_0_x86_64 macosx_11_0_arm64 win_amd64
 

@@ -66,4 +66,13 @@ def test_the_citation_names_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     project = tomllib.loads((ROOT / "packages/safle/pyproject.toml").read_text())["project"]
     assert citation["version"] == project["version"] == safle.__version__
+    assert f"## [{safle.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
     assert citation["license"] == project["license"]
+
+
+def test_all_packages_have_one_version() -> None:
+    for path in ROOT.glob("packages/*/pyproject.toml"):
+        project = tomllib.loads(path.read_text())["project"]
+        assert project["version"] == safle.__version__, path
+        ours = [line for line in project["dependencies"] if line.startswith("safle")]
+        assert all(line.endswith(f"=={safle.__version__}") for line in ours), path
