@@ -297,7 +297,7 @@ def test_a_watcher_has_the_sites_policy_and_log_and_the_options_of_the_command(
     assert said[4:-2] == ["--watch", "/data/visits.csv", "--id", "the patient"]
 
 
-def test_who_trusts_the_operator_starts_both_with_one_command(folder, tmp_path, recorder):
+def test_trust_operator_starts_both_with_one_command(folder, tmp_path, recorder):
     start = folder / "nodes" / "a" / "node" / "start.sh"
     said = said_by(start, "--trust-operator", "visits.csv", env=recorder, cwd=tmp_path)
     assert {"safle", "airlock", "visits.csv", "flower-supernode"} <= {*said}

@@ -89,7 +89,7 @@ def test_the_model_is_that_of_files_and_of_the_pooled_data(deployment, federatio
     assert report.samples == 200
 
 
-def test_whoever_misbehaves_is_named_and_the_others_go_on(deployment, federation, tmp_path):
+def test_round_names_misbehaving_clients_and_goes_on(deployment, federation, tmp_path):
     other = federation.statistics_file("a").read_bytes()
     mischief = {
         "b": altered(lambda honest: Answer("b", "sent", data=honest.data[:-1])),
@@ -128,7 +128,9 @@ def test_whoever_misbehaves_is_named_and_the_others_go_on(deployment, federation
         (altered(lambda honest: Answer("b", "nonsense")), "does not name its client"),
     ],
 )
-def test_an_answer_that_is_none_is_refused(deployment, federation, tmp_path, mischief, reason):
+def test_round_refuses_a_message_that_is_not_an_answer(
+    deployment, federation, tmp_path, mischief, reason
+):
     settings = {"largest": 1_000_000, "at-once": 1}
     report = deployment.run(["a", "b"], {"b": mischief}, **settings)
     (row,) = [row for row in report.clients if row.status == "refused"]
@@ -235,7 +237,7 @@ def test_a_false_name_does_not_end_the_round_for_its_owner(deployment, federatio
     assert deployment.model() == federation.by_files(["a", "b"], tmp_path)
 
 
-def test_any_error_of_judging_an_answer_is_its_senders(deployment, federation, monkeypatch):
+def test_round_blames_the_sender_for_any_error_of_its_answer(deployment, federation, monkeypatch):
     add = Store.add
 
     def choking(store, client, data, **options):
@@ -291,11 +293,11 @@ def test_the_limits_of_a_run_are_those_of_its_store(deployment, federation, tmp_
         ("flwr.supercore.task_identity", "TaskIdentity._node_id"),
     ],
 )
-def test_this_version_of_flower_has_what_the_adapter_stands_on(module, path):
+def test_flower_has_what_the_adapter_needs(module, path):
     attrgetter(path)(import_module(module))
 
 
-def test_this_version_of_flower_keeps_what_the_adapter_replaces():
+def test_flower_keeps_what_the_adapter_replaces():
     assert Message(RecordDict(), 2, "train.x").metadata.__dict__["_message_id"] == ""
     assert "_client" in HttpGrid("127.0.0.1:1", insecure=True, token="x").__dict__
 

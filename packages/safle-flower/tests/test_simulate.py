@@ -112,7 +112,7 @@ def test_a_failed_round_says_why_in_one_line_and_names_no_model(tmp_path, capsys
 
 
 @pytest.mark.parametrize("text", ["{}", '{"format": "safle-report-1"}', "[", '{"accepted": []}'])
-def test_what_is_no_report_is_not_shown_as_an_empty_one(tmp_path, text):
+def test_deploy_report_refuses_another_file(tmp_path, text):
     (tmp_path / "report.json").write_text(text)
     with pytest.raises(FederationError, match="is not a report"):
         Report.read(tmp_path / "report.json")

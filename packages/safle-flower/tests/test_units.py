@@ -70,7 +70,7 @@ def test_systemd_finds_nothing_to_say_about_the_units(units):
     assert "nothing.sh" in verify(broken)
 
 
-def test_who_trusts_the_operator_has_one_unit_that_says_so(tmp_path):
+def test_trust_operator_has_one_unit(tmp_path):
     place = tmp_path / "federation"
     make_folder(place, Deployment(("a",), "h", 18443, prefix=str(place), trust_operator=True))
     node = place / "nodes/a"

@@ -115,7 +115,7 @@ def spoil_every_file(folders: Airlock) -> dict[str, str]:
 TOKENS = ("missing", "folder", "pipe", "not-utf8", "sparse")
 
 
-def test_what_ended_a_watcher_once(folders, words):
+def test_watcher_survives_what_ended_it_once(folders, words):
     """Right names without the files, and tokens that nobody can repeat in a refusal."""
     names = []
     for kind in ("count", "evaluate"):

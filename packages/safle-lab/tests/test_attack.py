@@ -64,7 +64,7 @@ def test_samples_fewer_than_columns_are_all_found(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_sample_is_found_and_so_is_a_class_of_one_among_many(kind):
+def test_attack_finds_one_sample_and_a_class_of_one(kind):
     assert found_in(fixed_data(kind, 1)).by_class == 1
     data = fixed_data(kind, 300)
     rare = DataSet(data.encoder, data.features, np.array(["common"] * 299 + ["rare"]))
@@ -113,7 +113,7 @@ def test_classes_with_grams_of_their_own_are_reduced_one_by_one(digits):
     assert found_in(DataSet(pooled, data.features, data.labels), most_reduced=48).found == 0
 
 
-def test_more_samples_than_columns_are_not_made_up():
+def test_attack_invents_no_samples_beyond_the_columns():
     found = found_in(fixed_data("linear", 30))
     assert (found.found, found.untried) == (0, 0)
     close = fixed_data("linear", 300)
@@ -140,7 +140,7 @@ def test_masked_contributions_give_nothing(kind):
     assert found.found == 0
 
 
-def test_what_is_known_is_taken_off_exactly():
+def test_attack_subtracts_known_samples_exactly():
     data = fixed_data("table", 40)
     left = Residual.of(data.count())
     rest = data.part(slice(1, None)).count()

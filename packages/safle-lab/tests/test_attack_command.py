@@ -22,7 +22,7 @@ def words(tmp_path, monkeypatch, safle):
     return ("attack", "ward.stats", "--encoder", "e.safetensors")
 
 
-def test_what_is_found_replaces_no_other_file(words, tmp_path, safle):
+def test_attack_output_replaces_no_other_file(words, tmp_path, safle):
     safle(*words, "-o", "found.npz")
     assert sorted(open_table("found.npz").labels.tolist()) == ["ill", "well"]
     for name in ("ward.npz", "found.npz"):
@@ -39,7 +39,7 @@ def sums_of(samples):
     return count(encoder, features, (np.arange(samples) % 2).tolist())
 
 
-def test_what_was_not_tried_is_told_from_what_was_not_found():
+def test_attack_command_separates_untried_from_not_found():
     """No more samples than columns are found as a rule, whether or not it was tried."""
     few, many = attack(sums_of(9), most_reduced=8), attack(sums_of(40))
 

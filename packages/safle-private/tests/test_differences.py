@@ -85,7 +85,7 @@ def test_a_round_that_gives_one_client_away_is_refused(parties, before, asked, e
     assert f"this one gives away {exposed}," in "\n".join(explain(total.request, kept))
 
 
-def test_whoever_is_given_away_must_be_named_and_nobody_else(history):
+def test_despite_difference_names_exactly_the_exposed_clients(history):
     parties = make_parties(ZERO, 6, least_clients=3)
     answer(parties, range(6), history, least_clients=3)
     again, total = total_of(parties, *range(4), least_clients=3)
@@ -128,7 +128,7 @@ def test_a_round_of_fewer_is_no_difference(history):
 
 
 @pytest.mark.parametrize("kind", ["new keys", "a new name"])
-def test_one_person_under_two_names_or_keys_is_one_person(parties, kind, history):
+def test_differences_join_a_person_with_two_names_or_keys(parties, kind, history):
     answer(parties, range(6), history)
     again = renewed(parties, range(5)) if kind == "new keys" else renewed(parties, [2], "client-xx")
     # All but the last: by names alone, or by keys alone, these would be other clients.
@@ -146,7 +146,7 @@ def test_a_new_key_may_be_somebody_else(history):
     answer(renewed(parties, [3]), range(6), history, least_clients=3, despite=["client-03"])
 
 
-def test_other_clients_are_others(parties, history):
+def test_differences_keep_other_clients_apart(parties, history):
     answer(parties, (0, 1, 2), history)
     answer(parties, (3, 4, 5), history)
     answer(parties, range(6), history)

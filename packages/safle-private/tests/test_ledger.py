@@ -46,7 +46,7 @@ def test_releases_add_up_as_in_opendp(path):
     assert "2 releases" in made[1].promise
 
 
-def test_no_more_is_spent_than_allowed(path):
+def test_ledger_spends_no_more_than_allowed(path):
     ledger = Ledger(path)
     ledger.spend(ENCODER.space, 1, DELTA, most_epsilon=1)
     with pytest.raises(PrivacyBudgetSpent, match="before this one: 1"):
@@ -58,7 +58,7 @@ def test_no_more_is_spent_than_allowed(path):
     assert epsilon_of(spent, DELTA) <= 1.5
 
 
-def test_what_is_refused_spends_nothing(path, total):
+def test_ledger_is_not_charged_for_a_refusal(path, total):
     ledger = Ledger(path)
     for classes, calibration in ((["ill"], "public"), (["ill", "well"], "histogram")):
         with pytest.raises(InvalidInput):
@@ -86,7 +86,7 @@ def test_a_changed_ledger_is_refused(path):
         ledger.spend(ENCODER.space, 1, DELTA)
 
 
-def test_what_is_no_ledger_is_refused(path):
+def test_ledger_refuses_another_file(path):
     path.write_bytes(b"notes of somebody, without the end of a line")
     with pytest.raises(StoreError, match=r"releases\.jsonl"):
         Ledger(path).spend(ENCODER.space, 1, DELTA)

@@ -136,7 +136,7 @@ def test_seeds_are_fresh(parties, files):
     assert np.mean(once.vector == again.vector) < 0.1
 
 
-def test_what_does_not_belong_in_the_round_is_refused(parties):
+def test_private_round_refuses_files_of_others(parties):
     other = fixed_encoder("linear", 3)
     wrong = fixed_data("linear", 10, feature_dim=3)
     assert other == wrong.encoder
@@ -178,7 +178,7 @@ def test_a_victim_and_few_clients_that_collude_are_not_opened(tmp_path):
 
 
 @pytest.mark.parametrize(("clients", "least"), [(3, 3), (5, 3), (6, 3), (7, 4), (100, 50)])
-def test_by_default_half_of_the_clients_stay_together(clients, least):
+def test_private_round_keeps_half_of_the_clients_together_by_default(clients, least):
     parties = make_parties(ZERO, clients, least_clients=None)
     assert parties.private_round.least_clients == least
 
@@ -264,7 +264,7 @@ def test_answers_must_fit(parties, files, total):
         KeyholderAnswer.from_bytes(stranger, parties.private_round)
 
 
-def test_only_keyholders_answer(parties, total):
+def test_private_answer_needs_a_keyholder(parties, total):
     for key in (parties.clients[0], PrivateKey.new("keyholder-0")):
         with pytest.raises(FederationError, match="not a keyholder's of this round"):
             answer_anew(total.request, key)

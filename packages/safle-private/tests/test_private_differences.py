@@ -93,7 +93,7 @@ def request_of(clients, least):
 
 @settings(max_examples=60)
 @given(st.lists(REKEYED, min_size=1, max_size=5), st.integers(2, 4))
-def test_what_was_answered_tells_no_few_clients_apart(asked, least):
+def test_private_answers_tell_no_few_clients_apart(asked, least):
     """By a history on the disk, and however names and keys belong together."""
     answered = []
     with TemporaryDirectory() as folder:

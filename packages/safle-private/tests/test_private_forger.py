@@ -122,7 +122,7 @@ def peak(parties, data, read=Masked.from_bytes):
     return peak_of(lambda: attempt(partial(read, data, parties.private_round)))
 
 
-def test_few_bytes_do_not_decompress_to_many(parties, total):
+def test_private_file_does_not_decompress_to_many_bytes(parties, total):
     bomb, head = bytes(1 << 27), next(iter(total.request.heads.values()))
     said = {name: head.fields[name] for name in ("round", "client", "boxes")}
     asked = {"round": parties.private_round.digest, "request": total.request.digest}

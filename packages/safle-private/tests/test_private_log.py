@@ -10,7 +10,7 @@ from safle import declared_range, make_encoder
 from safle.site.log import read_log, site_log
 
 
-def test_what_was_opened_and_published_is_logged(safle, tmp_path, monkeypatch):
+def test_private_open_and_publish_are_logged(safle, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.jsonl"))
     encoder = make_encoder(declared_range(0, 1, feature_dim=2), "linear", norm_clip=2)

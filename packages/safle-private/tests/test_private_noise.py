@@ -88,7 +88,7 @@ def played():
     return parties, total, [parties.answer(at, total) for at in range(3)]
 
 
-def test_what_opens_has_the_noise_of_all_keyholders(played):
+def test_opened_sum_has_the_noise_of_all_keyholders(played):
     parties, total, files = played
     opened = parties.open(total, files)
     planned = parties.private_round.privacy

@@ -86,7 +86,7 @@ def samples_of(layout):
 
 
 @pytest.mark.parametrize(("layout", "tight"), SMALL)
-def test_no_sample_changes_the_sums_by_more_than_the_sensitivity(layout, tight):
+def test_sensitivity_bounds_the_change_by_one_sample(layout, tight):
     free, bound = FreeSums(layout, 2), Sensitivity.of(layout)
     weights = np.array([Fraction(1, int(unit)) for unit in free.spread(free.scales)])
     # Half the variance beside the diagonal: each product of two columns counts twice there.
@@ -264,7 +264,7 @@ def test_noisy_sums_are_not_taken_for_copies(safle, tmp_path):
     assert "far too small" not in safle("solve", tmp_path / "noisy.stats", *named)
 
 
-def test_even_hopeless_noise_solves(total):
+def test_solve_of_hopeless_noise_is_finite(total):
     _, exact, _ = total
     plan = plan_noise(exact.layout, 0.01, DELTA)
     for draw in (*map(seeded, range(3)), lambda n, scale: np.full(n, -int(scale))):

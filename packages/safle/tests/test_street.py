@@ -56,7 +56,7 @@ def test_a_house_takes_from_the_core_what_its_front_doors_give(house):
     assert strangers == []
 
 
-def test_what_is_inside_a_room_is_told_from_its_door():
+def test_street_distinguishes_a_room_from_its_door():
     assert is_public("safle", "Store")
     assert is_public("safle", "cli")
     assert is_public("safle.basics", "atomic")

@@ -90,7 +90,7 @@ def place_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=place_of)
-def test_only_one_module_opens_files_for_writing(path: Path) -> None:
+def test_files_are_opened_for_writing_in_one_module(path: Path) -> None:
     found = [*find_writes(path.read_text("utf-8"))]
     if place_of(path) in ALLOWED:
         assert found, "it writes nothing: take it off the list"

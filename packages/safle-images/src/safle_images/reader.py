@@ -134,11 +134,12 @@ def _find_backbone(path: Path, source: str, given: str | None) -> str:
         return DEFAULT
     if not source:
         raise ImageError(
-            f"{path}: images, and the encoder is for no backbone; expected one that 'safle encoder "
+            f"{path}: images, but the encoder does not name a backbone; "
+            "expected one that 'safle encoder "
             f"make --backbone NAME --public IMAGES' made, or name it: --backbone {DEFAULT}"
         )
     raise ImageError(
-        f"{path}: images, and the encoder is for the backbone [{source}]; expected its file: "
+        f"{path}: images, but the encoder is for the backbone [{source}]; expected its file: "
         "--backbone FILE.onnx"
     )
 

@@ -72,7 +72,9 @@ def scores_of(pixels: np.ndarray, name: str = DEFAULT) -> np.ndarray:
 @pytest.mark.slow
 @installed
 @pytest.mark.parametrize("photograph", sorted(EXPECTED))
-def test_it_sees_what_is_there(photograph: str, photographs: dict[str, np.ndarray]) -> None:
+def test_default_backbone_sees_what_is_there(
+    photograph: str, photographs: dict[str, np.ndarray]
+) -> None:
     classes, share = EXPECTED[photograph]
     scores = scores_of(photographs[photograph])
     assert scores[sorted(classes)].sum() > share
@@ -119,7 +121,7 @@ def test_features_are_torchs_and_the_same_bytes_anywhere(
 
 @pytest.mark.slow
 @installed
-def test_it_is_exported_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_backbone_is_exported_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exported = default.export_default()
     assert exported.parent == cache / "onnx"
     monkeypatch.setattr(default, "build_default", None)

@@ -175,7 +175,7 @@ def test_devices_that_are_none(path: str, device: str) -> None:
 
 
 @pytest.mark.parametrize("left", [None, ModuleType("onnxruntime")])
-def test_without_a_runtime_both_packages_are_named(
+def test_missing_runtime_names_both_packages(
     monkeypatch: pytest.MonkeyPatch, path: str, left: ModuleType | None
 ) -> None:
     """Nothing is installed, or one of two packages took the other's files with it."""

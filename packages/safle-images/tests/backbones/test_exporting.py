@@ -30,7 +30,7 @@ FIELDS = {"resize": 36, "crop": 32, "interpolation": "bilinear"}
 MOMENTS = {"mean": (120.0, 110.0, 100.0), "deviation": (60.0, 50.0, 40.0)}
 
 
-def test_what_is_said_once_is_in_the_file(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
+def test_exported_backbone_carries_its_preprocessing(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
     bare, made = tiny_onnx(tmp_path / "bare.onnx", declared=False), tmp_path / "made.onnx"
     with pytest.raises(BackboneError, match="--interpolation, --mean, --deviation"):
         export_named(str(bare), made, preprocessing={"resize": 36, "crop": 32})
@@ -81,7 +81,7 @@ def with_scores(path: Path, *, outputs: int = 1) -> Path:
     return path
 
 
-def test_of_several_outputs_one_is_named(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
+def test_export_needs_one_of_several_outputs_by_name(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
     plain, made = tiny_onnx(tmp_path / "plain.onnx"), tmp_path / "made.onnx"
     several = with_scores(tiny_onnx(tmp_path / "several.onnx"), outputs=3)
     with pytest.raises(BackboneError, match=r"3 outputs.*--output-name: 'shares', 'inner', 'sc"):

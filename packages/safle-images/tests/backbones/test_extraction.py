@@ -61,7 +61,9 @@ def together(batches: Iterator[Batch]) -> tuple[np.ndarray, list[object], list[s
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_the_same_bytes_for_any_batch_and_workers(backbone: Backbone, broken: bool) -> None:
+def test_extraction_gives_the_same_bytes_for_any_batch_and_workers(
+    backbone: Backbone, broken: bool
+) -> None:
     images = Images(45, broken=broken)
     expected = together(extract(images.records(), backbone, batch=45, workers=1))
     assert len(expected[0]) + len(expected[2]) == 45
@@ -102,7 +104,7 @@ def test_raw_pixels_are_images_too(backbone: Backbone) -> None:
     assert together(extract(pixels, backbone))[0].tobytes() == whole.tobytes()
 
 
-def test_few_images_are_in_memory_at_a_time(backbone: Backbone) -> None:
+def test_extraction_holds_few_images_in_memory(backbone: Backbone) -> None:
     read = 0
 
     def records() -> Iterator[Record]:
@@ -229,7 +231,7 @@ def test_another_runs_rest_is_not_continued(tmp_path: Path, backbone: Backbone) 
     assert "starting again" in notes[0]
 
 
-def test_two_runs_do_not_share_an_output(tmp_path: Path) -> None:
+def test_extraction_runs_do_not_share_an_output(tmp_path: Path) -> None:
     part = Batch(1, np.zeros((1, 2), np.float32), ["a"], [None], [])
     with Journal(tmp_path / "f", {}) as first:
         first.append(part, b"")

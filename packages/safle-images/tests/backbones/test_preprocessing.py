@@ -92,7 +92,7 @@ def test_moments_of_values_0_to_1_are_questioned() -> None:
     assert replace(SMALL, mean=(0, 0, 0), deviation=(1, 1, 1)).crop == SMALL.crop
 
 
-def test_its_text_tells_every_field_apart() -> None:
+def test_preprocessing_text_tells_every_field_apart() -> None:
     texts = {str(SMALL)}
     changes = [{"resize": 41}, {"crop": 31}, {"interpolation": "bilinear"}]
     changes += [{"mean": (1, 2, 4)}, {"deviation": (4, 5, 6.5)}, {"squash": True}]

@@ -88,7 +88,7 @@ def export(model: Path, backbone: str, output: Path) -> str:
         pytest.param(default.DEFAULT, photographs, marks=[pytest.mark.slow, needs_photographs]),
     ],
 )
-def test_one_file_predicts_what_safle_predicts(
+def test_joined_export_predicts_what_safle_predicts(
     backbone: str,
     fill: Callable[[Path], None],
     tmp_path: Path,

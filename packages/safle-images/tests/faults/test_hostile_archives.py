@@ -48,7 +48,7 @@ def test_members_that_are_too_large(tmp_path):
         assert len(next(source.records()).data) == 2**20
 
 
-def test_the_same_name_twice(tmp_path):
+def test_archive_with_the_same_name_twice(tmp_path):
     with pytest.warns(UserWarning, match="Duplicate"):
         path = write_zip(tmp_path / "z.zip", [("cat/1.png", b"x"), ("cat/1.png", b"y")])
     refuses(path, "has cat/1.png twice")

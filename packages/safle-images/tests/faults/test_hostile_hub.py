@@ -122,7 +122,7 @@ def test_metadata_that_makes_no_sense(tmp_path, features):
         open_images(path)
 
 
-def test_two_columns_of_classes_have_to_be_chosen_from(tmp_path):
+def test_hub_data_with_two_class_columns_needs_a_choice(tmp_path):
     names = {"_type": "ClassLabel", "names": ["a", "b"]}
     features = {"img": {"_type": "Image"}, "fine_label": names, "coarse_label": names}
     columns = {"img": [b"x"], "fine_label": [0], "coarse_label": [1]}

@@ -58,7 +58,7 @@ def test_any_flipped_byte_is_an_image_or_an_error(at, value):
             assert decode(bytes(data)).ndim == 3
 
 
-def test_no_ghostscript():
+def test_postscript_is_not_an_image():
     with pytest.raises(ImageError, match="is not an image"):
         decode(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
 

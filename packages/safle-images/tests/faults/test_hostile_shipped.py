@@ -267,7 +267,7 @@ def bad(request, tmp_path):
     return maker(tmp_path), match, options
 
 
-def test_what_is_bad_is_refused_with_its_place_in_little_memory(bad):
+def test_shipped_files_are_refused_with_the_place_in_little_memory(bad):
     path, match, options = bad
     tracemalloc.start()
     with pytest.raises(ImageError, match=match) as caught:
@@ -315,7 +315,7 @@ def test_every_other_opcode_is_refused_by_name(opcode):
         read_opcodes(data, "x")
 
 
-def test_one_image_of_an_array_is_bounded(tmp_path):
+def test_npz_image_size_is_bounded(tmp_path):
     path = shipped.medmnist(tmp_path / "x.npz")
     assert len(open_images(path, split="test", most_bytes=3072)) == 4
     with pytest.raises(ImageError, match="at most 3071 bytes an image"):

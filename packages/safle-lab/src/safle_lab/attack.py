@@ -1,4 +1,4 @@
-"""The attack: samples worked out of a plain contribution, exactly, as its receiver could.
+"""The attack: samples reconstructed from a plain contribution, exactly, as its receiver could.
 
 It finds samples in four ways, each among the samples that the earlier ways did not find:
 
@@ -65,7 +65,7 @@ class Attack:
 
     @property
     def found(self) -> int:
-        """Samples that were worked out exactly."""
+        """Samples that were reconstructed exactly."""
         return self.by_class + self.by_code + self.by_join + self.by_lattice
 
     def save(self, path: str | os.PathLike[str]) -> None:

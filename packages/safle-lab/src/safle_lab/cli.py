@@ -243,7 +243,7 @@ def attack(
         raise click.UsageError(f"{output}: expected a name that ends in .npz")
     if peek_file_type(contribution) == "masked contribution":
         nothing = "nothing: every number in it is under a mask, and as good as drawn at random"
-        session.facts(f"{contribution}: attacked", {"worked out": nothing})
+        session.facts(f"{contribution}: attacked", {"reconstructed": nothing})
         return
     encoder = load_encoder(encoder_path)
     result = run_attack(read(contribution, space=encoder.space), most_reduced=most)
@@ -253,10 +253,11 @@ def attack(
 
 
 def describe_attack(result: Attack) -> dict[str, object]:
-    """How many samples were worked out, how, and what is known about the others."""
+    """How many samples were reconstructed, how, and what is known about the others."""
     facts: dict[str, object] = {
         "samples": f"{result.samples:,}",
-        "worked out": f"{result.found:,} of {result.samples:,}, exactly: every code, and the class",
+        "reconstructed": f"{result.found:,} of {result.samples:,}, exactly: every code and "
+        "the class",
         "by their class": f"{result.by_class:,} that had one to themselves",
         "by a code": f"{result.by_code:,} that had one to themselves",
         "by lattice": f"{result.by_lattice:,} from the products of all columns",

@@ -46,7 +46,7 @@ def test_a_method_stays_on_its_device(task: Task, seen: list[str], name: str) ->
     assert {*seen} == {"meta"}
 
 
-def test_on_cpu_nothing_changes() -> None:
+def test_device_cpu_changes_nothing() -> None:
     with on_device("cpu"):
         assert torch.zeros(1).device.type == "cpu"
 

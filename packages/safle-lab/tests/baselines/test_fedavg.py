@@ -70,7 +70,7 @@ def test_all_clients_at_once_is_each_client_alone(task):
         ("moon", "mu", 5.0),
     ],
 )
-def test_without_its_term_each_method_is_fedavg_and_with_it_none_is(task, name, term, strength):
+def test_fedavg_variants_without_their_term_are_fedavg(task, name, term, strength):
     for hidden in (0, 9):
         settings = {**SHORT, "hidden": hidden}
         assert same(

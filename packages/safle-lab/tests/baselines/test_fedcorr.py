@@ -24,7 +24,7 @@ def test_intrinsic_dimensionality_is_that_of_the_space():
     assert np.isfinite(fedcorr.intrinsic_dimensionality(np.zeros((9, 5)), 20))
 
 
-def test_of_two_groups_the_larger_is_told():
+def test_fedcorr_finds_the_larger_of_two_groups():
     values = np.array([0.1, 2.0, 0.12, 2.2, 0.09, 0.11])
 
     found = fednoro.in_larger_component(values[:, None], 0)

@@ -111,7 +111,7 @@ def test_the_surer_branch_decides(task):
     assert np.allclose(found, a / (a + b) * seen + b / (a + b) * read)
 
 
-def test_both_branches_do_better_than_either(task):
+def test_tofa_branches_together_do_better_than_either(task):
     result = METHODS["tofa"](task, **SHARP)
     directions = directions_of(task)
     seen = [predict(own.images, directions) == task.labels for own in result.model.members]
@@ -125,7 +125,7 @@ def test_both_branches_do_better_than_either(task):
     assert least < result.bytes_up < least + 500
 
 
-def test_without_everybody_a_client_is_alone(task):
+def test_tofa_without_all_clients_is_one_client(task):
     alone = METHODS["tofa"](task, power=0.0, **SHARP).model.members[0]
     one = replace(task, parts=[task.parts[0]])
 

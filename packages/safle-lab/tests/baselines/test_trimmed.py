@@ -26,7 +26,7 @@ def test_a_residual_is_read_off_statistics(blobs):
     assert found == pytest.approx(squares.sum(axis=1).mean(), rel=1e-5)
 
 
-def test_only_clients_that_fit_far_worse_stand_out():
+def test_stand_out_finds_clients_that_fit_far_worse():
     found = stand_out(np.array([0.5, 1.0, 0.52, 0.49, 0.98]), apart=4 / 3)
     assert found.tolist() == [False, True, False, False, True]
     assert not stand_out(np.array([0.5, 0.54, 0.52, 0.49, 0.53]), apart=4 / 3).any()

@@ -150,7 +150,7 @@ def test_backbones_take_two_files_each(safle, tmp_path, short):
 
 
 @pytest.mark.parametrize("name", ["table1", "all", "backbones"])
-def test_two_test_files_for_one_are_refused(safle, tmp_path, short, name):
+def test_experiment_refuses_two_test_files_for_one(safle, tmp_path, short, name):
     file = table(tmp_path / "a.safetensors")
     words = ("--features", file, "--test", file, "--test", file)
     assert "expected one --test" in safle("experiment", name, *words, *short, code=1)
@@ -263,7 +263,7 @@ def test_a_file_of_each_client_is_its_samples(safle, tmp_path, short):
     assert "no --clients" in safle("experiment", "table1", *both, *short, code=1)
 
 
-def test_other_clients_are_other_cells(tmp_path):
+def test_cell_key_depends_on_clients(tmp_path):
     one, two = (
         load_features(
             [write_with_clients(tmp_path / f"{seed}.npz", np.roll(np.arange(ROWS) % 2, seed))],

@@ -49,7 +49,7 @@ def test_defaults_survive_a_round_trip(tmp_path, small):
     assert load_settings(tmp_path / "saved.toml", small=small) == defaults
 
 
-def test_on_a_features_file_iterative_methods_share_the_papers_protocol():
+def test_iterative_methods_share_the_papers_protocol_on_a_features_file():
     methods = load_settings(None, small=False).methods
 
     iterative = [name for name, method in METHODS.items() if method.kind == "iterative"]
@@ -201,7 +201,7 @@ def test_results_of_other_data_are_not_replaced(digits, settings, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": "other"}'])
-def test_what_is_no_result_is_not_replaced(digits, settings, tmp_path, text):
+def test_experiment_does_not_replace_another_file(digits, settings, tmp_path, text):
     (tmp_path / "table1.json").write_text(text)
 
     with pytest.raises(InvalidInput, match=r"not the results of an experiment"):
@@ -239,7 +239,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(digits, settings, tmp_path,
     assert again == result == json.loads((tmp_path / "table1.json").read_text())
 
 
-def test_other_settings_are_other_cells(digits, settings, tmp_path):
+def test_cell_key_depends_on_settings(digits, settings, tmp_path):
     run_experiment("table1", [digits], settings, tmp_path)
     before = len(list((tmp_path / "cells").glob("*.json")))
     other = structs.replace(settings, methods={**settings.methods, "afl": {"gamma": 2.0}})

@@ -53,13 +53,13 @@ KEY = "The private key to write, a new file; the public key goes beside it, with
 REQUEST = "The request to write; every keyholder gets a copy."
 HISTORY = "Your history of opened sums; always the same folder, never an older copy."
 NEW_HISTORY = (
-    "Begin the history, with your first sum. Also if it is lost: then nobody can say what this "
-    "sum gives away together with those of before."
+    "Begin the history, with your first sum. Also if the old one is lost: then nobody can say what "
+    "this sum gives away together with earlier ones."
 )
 BEGIN_HISTORY = "For a keyholder: begin the history of opened sums too, a new folder."
 DESPITE = (
-    "Open the sum though it gives this client away, together with sums of other rounds; once for "
-    "each whom the refusal names. It stays in your history. --yes does not replace it."
+    "Open the sum although, together with sums of other rounds, it gives this client away; once "
+    "for each client that the refusal names. Your history keeps it. --yes does not replace it."
 )
 AFTER = (
     "A keyholder's answer to an earlier round, or a folder of such files, *.answer: its history "

@@ -166,7 +166,7 @@ def explain(request: Request, history: History) -> list[str]:
     if known:
         past = "You have opened this very set before: the answer will be the same."
     if not opened:
-        past = "Your history is new: if you have answered before, stop, and name its old folder."
+        past = "Your history is new. If you have answered before, stop, and name your old history."
     noise = ""
     promised = private_round.privacy
     if promised is not None:

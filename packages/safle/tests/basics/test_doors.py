@@ -10,7 +10,7 @@ print(*[name for name in sys.modules if name.startswith(("safle.solver", "safle.
 """
 
 
-def test_one_name_does_not_import_the_room():
+def test_lazy_name_does_not_import_its_room():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )

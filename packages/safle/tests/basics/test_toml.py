@@ -41,6 +41,6 @@ def test_texts_and_numbers_with_points_are_no_keys(tmp_path):
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"a", b"a = 1\na = 2"])
-def test_what_is_no_toml_is_typed(data):
+def test_toml_errors_are_typed(data):
     with pytest.raises(SettingsError, match=r"a\.toml: not a TOML file"):
         parse_toml(data, "a.toml")

@@ -40,7 +40,7 @@ def ward(folder: Path, monkeypatch: pytest.MonkeyPatch, safle: Callable[..., str
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_what_exists_is_replaced_only_by_force(
+def test_outputs_are_replaced_only_by_force(
     ward: Path, safle: Callable[..., str], name: str
 ) -> None:
     if name.endswith("onnx"):
@@ -70,7 +70,7 @@ def test_force_replaces_no_input_and_no_key(ward: Path, safle: Callable[..., str
 
 
 @pytest.mark.parametrize("name", ["new.st", "./new.st", "link/new.st"])
-def test_two_outputs_are_two_files(ward: Path, safle: Callable[..., str], name: str) -> None:
+def test_outputs_may_not_be_the_same_file(ward: Path, safle: Callable[..., str], name: str) -> None:
     if not (ward / "link").exists():
         (ward / "link").symlink_to(ward)
     said = safle(*OUTPUTS["ridge.csv"][:-2], "new.st", "--curve", name, code=2)

@@ -37,7 +37,7 @@ WIDE = np.zeros(2_000)
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_shown_is_short_and_says_what_it_is(value, said):
+def test_reprs_are_short(value, said):
     shown = repr(value)
     assert said in shown
     assert type(value).__name__ in shown
@@ -54,7 +54,7 @@ MIXED_UP = {
     "statistics is a RandomFeatureEncoder": lambda: safle.solve(ENCODER),
     "read": lambda: safle.solve("total.stats"),
     "sum_statistics": lambda: safle.solve([STATISTICS]),
-    "a str does not travel": lambda: safle.write(STATISTICS, "x.stats"),
+    "a str cannot be written": lambda: safle.write(STATISTICS, "x.stats"),
     "contributions is a Statistics": lambda: safle.sum_statistics(STATISTICS),
     "contribution is a Histogram": lambda: safle.sum_statistics([STATISTICS, HISTOGRAM]),
     "encoder is a ndarray": lambda: safle.Accumulator(FEATURES),
@@ -90,7 +90,7 @@ def test_a_file_of_another_kind_is_a_typed_error_for_every_reader(tmp_path):
                     reader(path)
 
 
-def test_what_goes_on_is_logged_for_who_asks(caplog):
+def test_solve_logs_on_request(caplog):
     caplog.set_level("INFO", "safle")
     solution = safle.solve(STATISTICS)
     assert [(r.name, r.getMessage()) for r in caplog.records] == [

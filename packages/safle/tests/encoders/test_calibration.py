@@ -88,7 +88,7 @@ def test_the_type_of_a_public_sample_does_not_matter():
         lambda: public_sample([["a"]]),
     ],
 )
-def test_what_cannot_be_a_calibration_is_refused(make):
+def test_calibration_refuses_invalid_arrays(make):
     with pytest.raises(InvalidInput):
         make()
 

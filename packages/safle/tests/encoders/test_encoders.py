@@ -213,7 +213,7 @@ def test_the_lowest_number_of_a_table_is_no_gap():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_what_is_not_finite_is_refused_naming_its_place(value, dtype):
+def test_encode_refuses_nan_with_its_place(value, dtype):
     features = np.zeros((5, 6), dtype)
     features[3, 2] = value
     for kind in KINDS:

@@ -161,7 +161,7 @@ def test_tables_have_a_row_each_beside_logistic_regression_and_boosting():
 
 
 @pytest.mark.slow
-def test_without_json_it_prints_a_table():
+def test_benchmarks_print_a_table_without_json():
     done = run("encoding", "--quick")
     assert done.returncode == 0, done.stderr
     assert "figure" in done.stdout

@@ -74,7 +74,7 @@ def test_every_block_is_in_a_language_that_these_tests_read() -> None:
         assert languages <= {"sh", "console", "text", "python", "toml"}, page
 
 
-def test_what_is_not_run_is_still_there() -> None:
+def test_patterns_not_run_still_occur() -> None:
     lines = [line for page in PAGES for line in commands(page)]
     assert len(lines) > 90
     for pattern in NOT_RUN:

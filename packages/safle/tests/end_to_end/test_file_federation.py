@@ -173,7 +173,7 @@ def test_a_client_knows_before_it_sends(counted: Run, folder: Path, data: dict[s
     assert "for images the backbone" in counted("rehearse", "other.npz", *ENCODER)
     write_table(folder / "few.npz", data["b"][0][:20], data["b"][1][:20])
     shown = counted("rehearse", "few.npz", *ENCODER)
-    assert "The sums of a class of one are that sample" in shown
+    assert "The sums of a class with one sample are" in shown
     shown = counted("inspect", "b.stats")
     assert "warning: a holder of this file can reconstruct samples; the attack that" in shown
     assert "the sums determine all 150" in shown

@@ -18,7 +18,7 @@ LIVE = ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\tTAB", "'quoted")
 PLAIN = ("a=b", r"$\frac{$", "<script>alert(1)</script>", 'a"b')
 
 
-def test_no_class_is_a_formula_in_a_spreadsheet_and_every_name_can_be_had_back(tmp_path):
+def test_predictions_file_holds_no_spreadsheet_formula_and_keeps_names(tmp_path):
     names = np.array(LIVE + PLAIN)
     features = np.eye(len(names), dtype=np.float32)
     encoder = LinearEncoder.calibrated(declared_range(0, 1, len(names)))

@@ -10,7 +10,7 @@ from pathlib import Path
 SAFLE = Path(sys.executable).with_name("safle")
 
 
-def test_what_is_accepted_stands_in_the_schema_that_the_encoder_is_made_of(tmp_path: Path) -> None:
+def test_accepted_points_are_in_the_merged_schema(tmp_path: Path) -> None:
     def ask(line: str, code: int = 0) -> str:
         done = subprocess.run(
             [SAFLE, *shlex.split(line)], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -31,7 +31,7 @@ def site(tmp_path, monkeypatch):
     return data
 
 
-def test_what_leaves_is_counted_kept_and_logged(site, safle):
+def test_release_command_counts_keeps_and_logs(site, safle):
     said = safle(*COUNT, "--policy", "policy.toml")
     assert "warning" not in said
     assert "kept: 6 of class 'ill'; expected at least 6" in Path("a.stats.release.txt").read_text()
@@ -57,7 +57,7 @@ def test_a_refusal_is_one_line_and_leaves_nothing(site, safle):
         (("--policy", "nosuch.toml"), 1, "nosuch.toml"),
     ],
 )
-def test_what_lets_counts_out_is_checked_before_the_table_is_read(site, safle, more, code, said):
+def test_policy_is_checked_before_the_table_is_read(site, safle, more, code, said):
     Path("a.npz").write_bytes(b"no table")
     Path("a.key").touch()
     for asked in (COUNT, ("histogram", "a.npz", "--low", "0", "--high", "1", "-o", "a.stats")):
@@ -87,7 +87,7 @@ def test_a_table_in_which_rows_repeat_is_judged_by_each_row_once(site, safle):
     assert "the attack that we ran reconstructed 12 of 12" in rehearsed
 
 
-def test_without_a_policy_what_is_given_away_is_said_every_time(site, safle, monkeypatch):
+def test_disclosure_is_shown_every_time_without_a_policy(site, safle, monkeypatch):
     for more in ((), ("--quiet",)):
         said = safle(*COUNT, *more)
         warned = "warning: this plain contribution gives samples away: "

@@ -86,7 +86,7 @@ def test_a_model_is_told_from_those_of_a_store_that_has_changed_since(folder):
     card = ("card", "old.model", "--sum", "changing", "-o", "card.md")
     safle(*card, folder=folder)
     safle(*add, "c.stats", folder=folder)
-    assert "come or gone since" in safle(*card, folder=folder, code=1).stderr
+    assert "come to the store or left" in safle(*card, folder=folder, code=1).stderr
     safle("store", "remove", "changing", "c", folder=folder)
     safle(*card, folder=folder)
     other = ("card", "old.model", "--sum", "abc.total", "-o", "card.md")

@@ -84,7 +84,7 @@ def test_it_goes_through_the_estimator(digits):
     assert fitted.score(digits[0][600:800], digits[1][600:800]) > 0.7
 
 
-def test_its_scores_are_those_of_its_equation(digits):
+def test_toy_head_scores_are_those_of_its_equation(digits):
     features, labels = digits
     encoder = make_encoder(public_sample(features), "linear")
     model = Model.of(encoder, solve(count(encoder, features, labels), head=HEAD.name))
@@ -96,7 +96,7 @@ def test_its_scores_are_those_of_its_equation(digits):
     assert np.allclose(found, expected, atol=1e-4)
 
 
-def test_what_it_needs_is_asked_of_it(digits):
+def test_toy_head_says_what_it_needs(digits):
     encoder = make_encoder(public_sample(digits[0]), "linear")
     with pytest.raises(InvalidInput, match="positive ridge"):
         solve(count(encoder, *digits), head=HEAD.name, ridge=0)

@@ -92,7 +92,7 @@ def test_it_goes_through_the_estimator(digits):
     assert fitted.score(digits[0][600:800], digits[1][600:800]) > 0.7
 
 
-def test_it_goes_through_files(tmp_path, digits):
+def test_toy_kind_goes_through_files(tmp_path, digits):
     sample = public_sample(digits[0])
     encoder = make_encoder(sample, "toy", reach=3)
     encoder.save(tmp_path / "encoder")

@@ -66,7 +66,7 @@ def test_inspect_and_the_release_sheet_show_it(folder):
     assert f"plain visits: {ZERO.holds()}, over 4 samples" in sheet
 
 
-def test_what_does_not_belong_together_is_refused(folder):
+def test_toy_summable_refuses_what_does_not_belong_together(folder):
     write(folder / "other.visits", Visits(most=9).count([3]))
     paths = [folder / "a.visits", folder / "other.visits"]
     with pytest.raises(EncoderMismatch, match=r"other\.visits"):
@@ -96,7 +96,7 @@ def test_a_policy_judges_it(tmp_path):
     assert not (tmp_path / "a.visits").exists()
     write_release(TOTAL, Release.of(TOTAL), tmp_path / "all.visits", policy)
     # Nobody has looked for what hides in it: a site that limits cells does not let it out.
-    with pytest.raises(PolicyRefused, match="nobody looked"):
+    with pytest.raises(PolicyRefused, match="not judged"):
         Policy(least_cell=2).check(Release.of(TOTAL))
 
 
@@ -141,7 +141,7 @@ def test_a_sum_that_nobody_can_have_counted_is_refused():
         ZERO.from_vector(TOTAL.to_vector(ZERO) * [1, 100])
 
 
-def test_without_its_package_the_type_is_unknown(monkeypatch, tmp_path):
+def test_toy_summable_is_unknown_without_its_package(monkeypatch, tmp_path):
     write(tmp_path / "a.visits", TOTAL)
     monkeypatch.setattr("safle.wire.container.entry_points", lambda **_: ())
     monkeypatch.setattr("safle.wire.formats.entry_points", lambda **_: ())

@@ -42,7 +42,7 @@ def test_gcv_is_that_of_the_hat_matrix(kind):
     assert curve.best == curve.ridges[supported].max()
 
 
-def test_of_many_samples_the_lowest_point_is_taken_but_for_rounding():
+def test_ridge_of_many_samples_is_the_lowest_point():
     """From n (K - 1) = 100,000 on, samples tell more than the margin for rounding allows."""
     nodes = np.array([1.0, 30.0, 1e4])
     measured = spectrum.Spectrum(nodes, np.ones((3, 1)), nodes * 20, float(nodes.sum()), rank=3)

@@ -158,7 +158,7 @@ def test_counts_of_another_model_are_refused(answered: Answered) -> None:
         counts + replace(counts, model="0" * 64)
 
 
-def test_what_no_answers_could_give_is_refused(answered: Answered) -> None:
+def test_evaluation_refuses_impossible_counts(answered: Answered) -> None:
     counts = safle.evaluate(*answered)
     for name in ("confusion", "scores", "confidence"):
         for change in (1, -1 - getattr(counts, name).flat[0]):

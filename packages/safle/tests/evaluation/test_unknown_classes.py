@@ -25,7 +25,7 @@ def table(folder: Path, *labels: str) -> Path:
 
 
 @pytest.mark.parametrize("labels", [("images",), ("part_1", "part_2"), ("3", "4")])
-def test_no_known_class_is_refused(
+def test_evaluate_refuses_a_table_without_known_classes(
     model: Path, tmp_path: Path, safle: Callable[..., str], labels: tuple[str, ...]
 ) -> None:
     path = table(tmp_path, *labels)
@@ -36,7 +36,7 @@ def test_no_known_class_is_refused(
     assert not (tmp_path / "f.json").exists()
 
 
-def test_some_unknown_classes_are_said_before_the_figures(
+def test_evaluate_names_unknown_classes_before_the_figures(
     model: Path, tmp_path: Path, safle: Callable[..., str]
 ) -> None:
     path = table(tmp_path, "cat", "images", "dog", "images")

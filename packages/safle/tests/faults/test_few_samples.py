@@ -70,7 +70,7 @@ def has_real_samples(data, statistics):
     return any(np.array_equal(x[:, seen].T @ x[:, seen], gram) for x in traded(data))
 
 
-def test_one_other_number_is_refused_or_of_other_samples(data, forged):
+def test_few_samples_file_with_one_changed_number_is_refused_or_other_samples(data, forged):
     generator = np.random.default_rng(0)
     true = forged.numbers("sums")
     for _ in range(40):
@@ -109,17 +109,17 @@ def test_a_whole_gram_of_few_samples_is_refused(data, monkeypatch):
     whole = encode(data.count())
     monkeypatch.undo()
     assert b'"form":"whole"' in whole
-    refused(data, whole, "form that the format prescribes")
+    refused(data, whole, "expected form 'columns'")
 
 
 def test_columns_of_many_samples_are_refused():
     data = fixed_data("linear", samples=200)
     forged = Forgery.of(encode(data.count()))
     forged.header["form"] = "columns"
-    refused(data, forged.to_bytes(), "expected the whole gram")
+    refused(data, forged.to_bytes(), "expected form 'whole'")
 
 
-def test_what_is_almost_dependent_falls_back_to_the_whole_gram(monkeypatch):
+def test_almost_dependent_columns_send_the_whole_gram(monkeypatch):
     data = fixed_data("linear", samples=6, feature_dim=24)
     monkeypatch.setattr("safle.wire.grams.TOLERANCE", 0.0)
     whole = encode(data.count())
@@ -137,7 +137,7 @@ def test_a_failure_in_the_last_tile_takes_all_others_back(monkeypatch):
 
 
 @pytest.mark.parametrize("off", [0.0, 0.02, 0.05])
-def test_what_is_between_integers_is_refused_where_float32_would_not_see_it(off):
+def test_few_samples_file_between_integers_is_refused_beyond_float32(off):
     """A product of a million and a bit, where numbers of float32 are 1/16 apart."""
     root = np.array([[1000.0, 1000.0 + off / 1000]])
     wide = Layout((Block("features", 2, low=-32_767, high=32_767),))
@@ -147,7 +147,7 @@ def test_what_is_between_integers_is_refused_where_float32_would_not_see_it(off)
     low_rank = LowRank(root, np.array([0]), margins)
     gram = np.zeros(3, np.int64)
     if off:
-        with pytest.raises(InvariantError, match="no integers"):
+        with pytest.raises(InvariantError, match="not integers"):
             low_rank.add_to(gram, 2, np.arange(2))
         assert not gram.any()
     else:
@@ -176,6 +176,6 @@ def test_decoding_refuses_what_only_a_tile_shows():
     data = fixed_data("random-features", samples=6, feature_dim=24)
     read = decode(encode(data.count()), space=data.encoder.space)
     wrong = LowRank(read.gram.root * (1 + 1e-3), read.gram.pivots, read.gram.margins)
-    with pytest.raises(InvariantError, match="no integers"):
+    with pytest.raises(InvariantError, match="not integers"):
         wrong.require_integers()
     read.gram.require_integers()

@@ -56,7 +56,7 @@ def test_the_limit_is_two_gigabytes_and_said_in_words():
         decode(wide(26_000))
 
 
-def test_many_columns_and_no_samples_take_nothing_of_who_knows_the_encoder():
+def test_wide_empty_file_takes_no_memory_with_the_encoder():
     data = wide(14_000)
     assert len(data) < 3_500
     started = time.process_time()

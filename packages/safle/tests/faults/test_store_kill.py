@@ -182,7 +182,7 @@ for number in range(12):
 
 
 @pytest.mark.slow
-def test_many_processes_that_make_and_fill_one_store_lose_nothing(tmp_path):
+def test_store_of_many_processes_loses_nothing(tmp_path):
     data = fixed_data("embedding", 20)
     data.encoder.save(tmp_path / "encoder.safetensors")
     (tmp_path / "new.stats").write_bytes(encode(data.count()))

@@ -46,7 +46,7 @@ def write(path, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MUTANTS)
-def test_no_mutant_raises_an_error_that_is_not_ours(tmp_path, kind):
+def test_mutated_table_raises_only_typed_errors(tmp_path, kind):
     path, generator = tmp_path / f"table.{kind}", np.random.default_rng(1)
     write(path, kind)
     data = path.read_bytes()

@@ -51,7 +51,7 @@ def test_foreign_files_are_refused(content):
         (8, VERSION + 1, f"version {VERSION + 1}; this safle reads version {VERSION}: upgrade"),
         (10, 77, "type 77 file"),
         *((12, size, "header") for size in (0, 1, 1 << 24, (1 << 24) + 1, (1 << 32) - 1)),
-        (20, 0, "another identity"),
+        (20, 0, "the digest in the file"),
     ],
 )
 def test_a_prefix_that_lies_is_refused(files, at, lie, said):

@@ -33,7 +33,7 @@ def test_every_section_must_have_its_size(lying):
         forged.sections[name] = content
 
 
-def test_no_section_may_be_missing_added_renamed_or_moved(lying):
+def test_wire_sections_may_not_be_missing_added_renamed_or_moved(lying):
     forged, refused = lying
     true = dict(forged.sections)
     for name in true:

@@ -69,7 +69,7 @@ def test_a_whole_gram_of_few_samples_is_refused_within_what_was_checked(kind, mo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_takes_more_than_the_limit_is_refused_before_it_is_taken(kind):
+def test_wire_refuses_memory_beyond_the_limit_first(kind):
     encoder = make_encoder(fixed_calibration(100), kind)
     for samples in (40, 920):
         features = suiting_features(100, samples, np.random.default_rng(0))

@@ -141,7 +141,7 @@ def test_from_statistics_is_fit(encoder, pooled, train):
 
 
 @pytest.mark.parametrize("head", ["least-squares", "discriminant", "averaged"])
-def test_two_hospitals_are_their_pooled_data(encoder, train, head):
+def test_estimator_of_two_hospitals_is_that_of_pooled_data(encoder, train, head):
     X, y = train
     mine = y < 6  # Each has classes that the other has never seen.
     hospital_a, hospital_b = (
@@ -241,7 +241,7 @@ def test_labels_come_back_as_they_were(names, head):
     assert np.array_equal(fitted.classes_[best], predicted)
 
 
-def test_one_class_is_always_predicted(train):
+def test_estimator_of_one_class_always_predicts_it(train):
     fitted = SafleClassifier(**SMALL).fit(train[0][:50], np.full(50, "only"))
     assert set(fitted.predict(train[0])) == {"only"}
     assert np.array_equal(fitted.predict_proba(train[0][:3]), np.ones((3, 1)))

@@ -171,7 +171,7 @@ def test_features_of_another_shape_are_refused(make_model):
         model.predict_proba(np.full((1, 6), np.nan))
 
 
-def test_no_features_give_no_predictions(make_model):
+def test_model_predicts_nothing_without_samples(make_model):
     model, _, _ = make_model("table")
     nothing = np.empty((0, 6))
     assert model.predict(nothing).shape == (0,)

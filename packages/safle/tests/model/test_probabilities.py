@@ -203,7 +203,7 @@ def test_counts_fit_the_temperature_of_a_model_of_noisy_sums() -> None:
     assert after < before
 
 
-def test_of_two_classes_counts_give_the_best_temperature_there_is(digits: Any) -> None:
+def test_temperature_of_two_classes_is_the_best(digits: Any) -> None:
     encoder, features, labels = digits
     two = np.isin(labels, (3, 8))
     features, labels = features[two], labels[two]
@@ -221,7 +221,7 @@ def test_of_two_classes_counts_give_the_best_temperature_there_is(digits: Any) -
     assert all(loss(found) <= loss(found * step) for step in (0.85, 1.15))
 
 
-def test_what_no_temperature_fits_is_refused(digits: Any) -> None:
+def test_fit_temperature_refuses_counts_that_none_fits(digits: Any) -> None:
     encoder, features, labels = digits
     counted = count(encoder, features[:100], labels[:100])
     plain = Model.of(encoder, solve(counted, head="least-squares"))

@@ -52,12 +52,12 @@ def test_a_call_that_fits() -> None:
         ({"labels": [0, 0, 1]}, TypeError, "labels has type list"),
     ],
 )
-def test_what_does_not_fit_never_reaches_the_library(arguments, error, message) -> None:
+def test_kernel_arguments_are_checked_before_the_call(arguments, error, message) -> None:
     with pytest.raises(error, match=message):
         counted(**arguments)
 
 
-def test_what_is_read_only_is_not_written() -> None:
+def test_kernel_refuses_read_only_output() -> None:
     cross = np.zeros((2, 2), np.int64)
     cross.setflags(write=False)
     with pytest.raises(ValueError, match="cannot be written to"):

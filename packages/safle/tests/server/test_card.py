@@ -39,7 +39,7 @@ def test_a_name_stays_a_name(model: Model) -> None:
     assert "\n# all" not in card
 
 
-def test_what_was_not_stated_is_said_not_to_be(model: Model) -> None:
+def test_card_says_what_was_not_stated(model: Model) -> None:
     card = write_card(model)
     assert card.count("was not stated") == 2
     assert "Nothing was measured" in card

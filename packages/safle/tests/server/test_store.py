@@ -85,7 +85,7 @@ def test_adding_keeps_the_very_bytes_and_adds_to_a_total(parts, store):
     assert place_of(store, "a").read_bytes() == parts[0]
 
 
-def test_what_a_store_lists_is_what_its_files_say(data, parts, store):
+def test_store_list_is_what_its_files_say(data, parts, store):
     members = [store.add(name, part) for name, part in zip("ba", parts, strict=False)]
     assert [*Store.open(store.folder).members.values()] == members
     assert [member.samples for member in members] == [10, 20]
@@ -116,7 +116,7 @@ def test_a_removal_looks_at_no_other_member(parts, store, monkeypatch):
     assert store.sample_count == Store.open(store.folder).sample_count
 
 
-def test_the_same_counts_of_two_clients_only_if_allowed(data, parts, store):
+def test_store_refuses_equal_counts_of_two_clients_unless_allowed(data, parts, store):
     store.add("a", parts[0])
     with pytest.raises(DuplicateContribution, match="'a' already"):
         store.add("b", parts[0])
@@ -170,7 +170,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("client", NAMES)
-def test_no_name_leaves_the_folder_and_people_can_read_it(parts, store, client):
+def test_store_file_names_stay_inside_and_are_readable(parts, store, client):
     store.add(client, parts[0])
     (path,) = (store.folder / "contributions").iterdir()
     assert path.name == f"{NAMES[client]}.stats"
@@ -257,7 +257,7 @@ def test_the_log_has_what_came_and_also_what_failed_when_it_was_multiplied_out(
     assert not store.members
 
 
-def test_what_comes_and_goes_is_logged_before_it_is_done(parts, store, monkeypatch):
+def test_store_logs_add_and_remove_first(parts, store, monkeypatch):
     store.add("a", parts[0])
     seen = []
     replace, unlink = Path.replace, Path.unlink
@@ -282,7 +282,7 @@ def test_more_samples_than_the_integers_count_are_refused(data, parts, store):
     assert [*store.members] == ["many"]
 
 
-def test_one_writer_at_a_time_and_readers_any_time(data, parts, store):
+def test_store_has_one_writer_and_any_readers(data, parts, store):
     store.add("a", parts[0])
     with pytest.raises(StoreError, match="another process"):
         Store.open(store.folder, writing=True, seconds=0.1)
@@ -363,13 +363,13 @@ def test_a_contribution_that_somebody_copies_into_the_folder_is_a_client(parts, 
     assert total_bytes(again) == encode(fixed_data("embedding", 60).part(slice(0, 30)).count())
     assert again.problems() == []
     (remark,) = again.remarks()
-    assert "copied.stats: the log does not know it" in remark
+    assert "copied.stats: the log does not list it" in remark
     place_of(store, "copied").write_bytes(parts[1][:-1] + b"\0")
     with pytest.raises(StoreError, match="'copied' is damaged"):
         Store.open(store.folder).total()
 
 
-def test_of_another_encoder_is_no_client(parts, store):
+def test_store_names_contribution_of_another_encoder_damaged(parts, store):
     other = fixed_data("embedding", 20, buckets=2)
     place_of(store, "other").write_bytes(encode(other.count()))
     again = Store.open(store.folder)
@@ -573,7 +573,7 @@ def test_contributions_that_became_a_link_are_not_followed(parts, store, tmp_pat
 # --- Limits ------------------------------------------------------------------------------------
 
 
-def test_with_declared_classes_the_first_comer_cannot_shut_out_the_rest(data, parts, store):
+def test_declared_classes_keep_the_first_client_from_shutting_out_others(data, parts, store):
     limits = Limits(classes=(0, 1, 2))
     store.declare(limits)
     words = count(data.encoder, data.features[:5], np.array(list("abcde")))

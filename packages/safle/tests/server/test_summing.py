@@ -90,7 +90,7 @@ def test_an_earlier_sum_is_not_added_up_however_it_is_named(clients: Path, named
     assert total.read_bytes() == before
 
 
-def test_what_is_taken_from_a_sum_was_never_in_it(folder: Path) -> None:
+def test_sum_minus_contribution_is_the_sum_without_it(folder: Path) -> None:
     sum_files([folder / name for name in "abc"], folder / "total")
     sum_files([folder / "a", folder / "c"], folder / "never")
     total, part = (read(folder / name) for name in ("total", "b"))

@@ -33,7 +33,7 @@ def test_samples_with_a_code_of_their_own_are_read_off_the_gram(encoder, digits,
     assert own.sum() > 0
     # Equal samples would be one row; these differ.
     assert count_own_codes(statistics) == own.sum()
-    assert f"a code that no other has: {own.sum():,} of {samples:,}." in said(statistics)
+    assert f"a code that no other sample has: {own.sum():,} of {samples:,}." in said(statistics)
     # And this is how: the row of such a code names all codes of its sample.
     gram = statistics.gram_square()
     for sample in np.flatnonzero(own)[:20]:
@@ -66,7 +66,7 @@ def test_classes_of_few_samples_are_named(counts, few):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_more_samples_than_columns_are_a_lattice(kind):
+def test_disclosure_of_few_samples_is_a_lattice(kind):
     few = fixed_data(kind, 3).count()
     assert "3 samples" in said(few)
     assert "can be reconstructed" in said(few)
@@ -112,7 +112,7 @@ def test_experts_share_a_column():
     assert f"there are {few.dim - 9} independent columns" in said(few)
 
 
-def test_no_samples_give_nothing_away():
+def test_disclosure_of_no_samples_is_empty():
     for kind in KINDS:
         exposure = find_exposure(Statistics.empty(fixed_encoder(kind).space))
         assert (exposure.summary, exposure.details, exposure.warns) == ("", [], False)

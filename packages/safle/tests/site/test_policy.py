@@ -126,7 +126,7 @@ def test_a_file_is_read_as_written(tmp_path, monkeypatch):
         ("x" * (1 << 20) + "x", "more than 1,048,576 bytes"),
     ],
 )
-def test_what_is_no_policy_is_refused_with_its_place(tmp_path, text, said):
+def test_policy_refuses_invalid_settings_with_the_place(tmp_path, text, said):
     path = tmp_path / "policy.toml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(SettingsError, match=r"policy.toml: ") as refused:
@@ -169,9 +169,8 @@ def test_cells_are_judged_in_plain_files_and_clients_under_masks():
     ((rule, kept, found),) = policy.judge(masked)
     assert rule == "least_cell"
     assert kept
-    assert found.startswith(
-        "cells cannot be judged here: the sum of at least 3 clients opens, of at most 100 samples"
-    )
+    assert found.startswith("cells cannot be judged here")
+    assert "at least 3 clients is opened, of at most 100 samples" in found
     assert rule_of(policy, replace(masked, least_clients=2)) == "least_cell"
     assert rule_of(policy, replace(masked, most_samples=9)) == "least_cell"
 

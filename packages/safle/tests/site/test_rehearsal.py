@@ -48,7 +48,7 @@ def test_too_few_samples_to_hold_any_out(digits):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_other_features_do_not_fit(kind):
+def test_rehearsal_of_other_features_does_not_fit(kind):
     data = fixed_data(kind)
     assert fitting_share(data.encoder, data.features) > 0.9
     assert fitting_share(data.encoder, 1_000 + 0 * data.features) == 0

@@ -113,7 +113,7 @@ def test_masked_sheets_name_who_opens_and_broken_rules_show():
     assert "broken: 3; expected at least 5" in text
 
 
-def test_what_leaves_is_logged_and_what_is_refused_leaves_nothing(contribution, log):
+def test_release_logs_and_a_refusal_writes_nothing(contribution, log):
     statistics = DATA.count()
     output = contribution.with_name("b.stats")
     with pytest.raises(PolicyRefused):
@@ -149,7 +149,7 @@ def test_an_encoder_or_a_model_that_is_new_here_is_named_until_it_was_accepted(c
     assert named(new) == []
 
 
-def test_what_is_done_before_a_release_is_what_leaves_and_is_judged(contribution):
+def test_release_judges_what_a_mask_returns(contribution):
     def before(value, release):
         assert value == DATA.count()
         return BYTES[::-1], replace(release, masked=True, warns=False), "turned round"
@@ -171,7 +171,7 @@ def test_nothing_leaves_where_the_log_cannot_be_written(contribution, log, monke
     assert not output.exists()
 
 
-def test_what_is_no_log_is_named(tmp_path):
+def test_log_names_another_file(tmp_path):
     (tmp_path / "text").write_text("no log, whatever it says here\n")
     for name in ("text", "nothing"):
         with pytest.raises(StoreError, match=name):

@@ -72,7 +72,7 @@ def test_a_table_without_lines_is_nothing_to_evaluate(safle, folder):
     assert "has no samples" in " ".join(said.split())
 
 
-def test_many_of_one_patient_are_one_patient_for_a_rehearsal(folder):
+def test_rehearsal_counts_rows_of_one_patient_once(folder):
     encoder = load_encoder(folder / "encoder.safetensors")
     features = np.random.default_rng(0).random((5, 2))
     labels = np.arange(5) == 0

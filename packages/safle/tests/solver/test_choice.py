@@ -66,7 +66,7 @@ def test_without_random_columns_or_with_many_cross_validation_chooses(kind, sett
     assert solve(count(encoder, features, labels)).curve.criterion == "gcv"
 
 
-def test_one_column_beside_the_constant_is_left_to_cross_validation():
+def test_choice_of_one_column_uses_cross_validation():
     schema = Schema((Column("sex", levels=("f", "m")),))
     encoder = make_encoder(of_schema(schema), "table", units=1, terms=1)
     statistics = count(encoder, np.ones((40, 1)), np.arange(40) % 2)

@@ -232,7 +232,7 @@ def test_many_classes_are_counted_apart_unless_it_is_refused(classes, apart):
     assert told.encoder_.settings.by_class is False
 
 
-def test_nobody_counts_apart_what_would_fill_a_server():
+def test_by_class_is_off_for_sums_that_would_fill_a_server():
     assert suits_by_class(512, 200)
     assert suits_by_class(1_280, 200)
     assert not suits_by_class(4_096, 200)

@@ -73,7 +73,7 @@ def test_the_smallest_clients_are_solved(kind, ridge, samples):
     ("head", "ridge"),
     [*(("auto", ridge) for ridge in RIDGES), ("discriminant", 1.0), ("averaged", 1.0)],
 )
-def test_one_class_only_is_predicted_everywhere(kind, head, ridge):
+def test_solver_of_one_class_predicts_it_everywhere(kind, head, ridge):
     data = fixed_data(kind)
     only = data.part(data.labels == 2)
     solution = solve(only.count(), head=head, ridge=ridge)
@@ -90,7 +90,7 @@ def little_memory(monkeypatch):
 
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("ridge", [1.0, "auto", 0])
-def test_what_cannot_fit_is_refused_before_anything_is_computed(monkeypatch, ridge):
+def test_solve_checks_memory_first(monkeypatch, ridge):
     statistics = fixed_data("embedding", samples=400, feature_dim=60).count()
     for module, name in (
         (choice, "spectrum_of"),

@@ -32,7 +32,7 @@ def temperature_of_the_whole_grid(scores, places):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("samples", [4, 20, 120])
 @pytest.mark.parametrize("ridge", ["auto", 1e-3, 1e4])
-def test_of_every_kind(kind, samples, ridge, monkeypatch):
+def test_temperature_of_every_kind(kind, samples, ridge, monkeypatch):
     tried = []
 
     def check(scores, places):
@@ -54,7 +54,7 @@ def test_of_every_kind(kind, samples, ridge, monkeypatch):
     right=st.floats(0, 8),
 )
 @settings(max_examples=200)
-def test_of_any_scores(seed, classes, samples, spread, right):
+def test_temperature_of_any_scores(seed, classes, samples, spread, right):
     """Scores that say nothing, that are always right or always wrong, and all between."""
     generator = np.random.default_rng(seed)
     places = generator.integers(0, classes, samples)

@@ -50,7 +50,7 @@ def test_vectors_add_up_as_statistics_do(kind):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
-def test_no_entry_of_the_vector_follows_from_the_others(kind):
+def test_free_sums_have_no_entry_that_follows_from_others(kind):
     """Whatever is changed in the vector changes the statistics, and only there."""
     data = fixed_data(kind, samples=60, feature_dim=3)
     free = FreeSums(data.encoder.layout, 3)
@@ -63,7 +63,7 @@ def test_no_entry_of_the_vector_follows_from_the_others(kind):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
-def test_no_entry_is_larger_than_the_columns_allow(kind):
+def test_free_sums_bound_every_entry(kind):
     data = fixed_data(kind)
     layout = data.encoder.layout
     vector = take_all(data.count(), [0, 1, 2])

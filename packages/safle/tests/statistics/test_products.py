@@ -34,7 +34,7 @@ def test_codes_of_any_width(bits: int) -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 47, 48, 49, 143, 144, 145, 300])
-def test_any_number_of_columns(dim: int) -> None:
+def test_product_has_any_number_of_columns(dim: int) -> None:
     check(np.random.default_rng(dim).integers(0, 16, (90, dim)).astype(np.int16))
 
 

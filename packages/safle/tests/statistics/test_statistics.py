@@ -69,7 +69,7 @@ def test_a_snapshot_stays_what_it_was_while_the_total_goes_on(samples):
     assert second == first + first == total.snapshot()
 
 
-def test_only_an_encoder_counts_samples():
+def test_accumulator_without_encoder_refuses_samples():
     data = fixed_data()
     with pytest.raises(InvalidInput, match="need an encoder"):
         Accumulator(data.encoder.space).add_samples(data.features, data.labels)

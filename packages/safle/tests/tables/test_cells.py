@@ -74,7 +74,7 @@ def as_labels(texts):
 
 
 @pytest.mark.parametrize("text", ['a,b\n1,5" tall\n', "a,b\r1,2\r", 'a,b\n1,"x"y\n'])
-def test_what_polars_reads_otherwise_is_read_by_python(tmp_path, text):
+def test_cells_that_polars_misreads_are_read_by_python(tmp_path, text):
     (tmp_path / "t.csv").write_text(text, newline="")
     rows = [*csv.reader(text.splitlines())]
     if '"x"y' in text:

@@ -57,7 +57,7 @@ def test_sources_that_are_none(source):
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_who_may_be_counted_with_what(trusted):
+def test_features_source_decides_who_is_counted_together(trusted):
     check_source("", "", where="f", trusted=trusted)
     check_source(OURS, OURS, where="f", trusted=trusted)
     with pytest.raises(EncoderMismatch, match=r"weights=bbbbbbbbbbbb….*weights=aaaaaaaaaaaa…"):

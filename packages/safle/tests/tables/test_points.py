@@ -228,7 +228,7 @@ def test_several_points_are_accepted_one_by_one_and_no_others(safle, tmp_path):
     both = ("--accept", "levels:sex", "--accept", "units:age")
     unknown = safle(*MERGE, *both, "--accept", "units:chol", code=1)
     assert (
-        "--accept units:chol names no point that was found; found were: 'units:age', 'levels:sex'"
+        "--accept units:chol is not a point that was found; found were: 'units:age', 'levels:sex'"
         in unknown
     )
     assert not (tmp_path / "all.toml").exists()
@@ -430,7 +430,7 @@ def test_a_mark_written_as_another_number_is_missing_and_said(
     counting = {"count": ("-o", "a.stats"), "rehearse": ()}
     for command, more in counting.items():
         out = safle(command, "a.csv", "--encoder", "e.safetensors", *more)
-        expected = "10 cells of 'age' hold the number of a missing mark, written otherwise"
+        expected = "10 cells of 'age' hold the number of a missing mark in another"
         assert out.count(expected) == said
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SafleWarning)
@@ -449,7 +449,7 @@ def test_a_frame_of_numbers_has_the_gaps_of_the_same_file(tmp_path):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_what_else_was_found_is_said_beside_a_contradiction(safle, tmp_path):
+def test_merge_contradiction_also_names_other_points(safle, tmp_path):
     draft(safle, tmp_path, {"c": recode("Death", alive="0", dead="1"), "d": scale("age", 12)})
     said = safle(*MERGE, code=1)
     assert "warning: units:age: column 'age': d.toml says" in said

@@ -19,7 +19,7 @@ def test_a_schema_with_categories_has_no_ranges_of_numbers(tmp_path, safle):
     (tmp_path / "s.toml").write_text("[columns.sex]\nlevels = ['f', 'm']\n")
     for asked in (["histogram", tmp_path / "a.csv"], ["encoder", "make", "--kind", "linear"]):
         said = safle(*asked, "--schema", tmp_path / "s.toml", "-o", tmp_path / "x", code=1)
-        assert "sex have levels; expected numbers alone" in said
+        assert "sex have levels; expected only numbers" in said
 
 
 def test_hospitals_count_on_the_grids_of_a_schema(safle, tmp_path):

@@ -36,7 +36,7 @@ def text(folder, content, name="t.csv"):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_not_a_file(tmp_path, suffix):
+def test_table_path_is_not_a_file(tmp_path, suffix):
     refuses(tmp_path / f"none.{suffix}", "no such file")
     (tmp_path / f"folder.{suffix}").mkdir()
     refuses(tmp_path / f"folder.{suffix}", "is a directory")
@@ -209,7 +209,7 @@ def test_labels_that_are_not_one_class_a_row(tmp_path, labels, found):
         ("a,label\n1," + "9" * 30 + "\n", "does not fit in 64 signed bits"),
         ("1.5,2.5\n3,4\n", "line 1 is all numbers; expected a header"),
         (",a\n0,1\n", r"column without a name.*index=False"),
-        ("label\n1\n", "no column but 'label'"),
+        ("label\n1\n", "has only 'label'"),
         ("label,a,label\n1,2,3\n", "2 columns are called 'label'"),
         ("a,b,a,label\n1,2,3,x\n", "2 columns are called 'a'"),
         ('a,b\n1,"2\n', "line 2: unexpected end of data"),

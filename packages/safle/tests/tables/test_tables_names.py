@@ -93,7 +93,7 @@ def test_predictions_do_not_depend_on_the_order_and_keep_the_ids(safle, tmp_path
     assert {line.split(",")[1] for line in lines[1:]} == {"ill", "well"}
 
 
-def test_what_is_ignored_may_have_a_comma_in_its_name_and_should_be_there(safle, tmp_path):
+def test_ignored_column_may_have_a_comma_and_must_exist(safle, tmp_path):
     table = write(tmp_path / "a.csv", NAMES, more=["bed", "ward"])
     table.write_text(table.read_text().replace("bed", '"name, first"', 1))
     made = tmp_path / "e.safetensors"
@@ -130,7 +130,7 @@ def test_missing_and_unknown_columns_are_all_listed(safle, tmp_path, encoder_pat
     assert not (tmp_path / "a.stats").exists()
 
 
-def test_what_has_no_names_is_matched_by_position_and_says_so(safle, tmp_path, encoder_path):
+def test_columns_without_names_are_matched_by_position(safle, tmp_path, encoder_path):
     np.savez(tmp_path / "a.npz", features=ROWS[:, [1, 0, 2]], labels=LABELS)
     said = safle("count", tmp_path / "a.npz", "--encoder", encoder_path, "-o", tmp_path / "a.stats")
     assert "matched by position" in said

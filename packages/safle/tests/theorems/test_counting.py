@@ -226,7 +226,7 @@ def test_integers_and_strings_are_not_mixed_even_before_a_chunk_is_full(first):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
-def test_more_samples_than_wait_are_counted_in_parts(kind):
+def test_counting_splits_a_batch_larger_than_its_buffer(kind):
     drawn = fixed_data(kind, 3)
     times = [5, 20_000, 1]
     whole = drawn.part(np.repeat([0, 1, 2], times)).count()

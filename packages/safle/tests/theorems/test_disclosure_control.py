@@ -62,7 +62,7 @@ def fine_buckets():
     return make_encoder(UNIT, "embedding", **options)
 
 
-def test_without_the_rule_pair_counts_give_back_all_samples_exactly():
+def test_pair_counts_give_back_all_samples_without_the_rule():
     features, labels = ward()
     encoder = fine_buckets()
     statistics = count(encoder, features, labels)
@@ -85,7 +85,7 @@ def test_without_the_rule_pair_counts_give_back_all_samples_exactly():
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 2**32 - 1), samples=st.integers(10, 300), values=st.integers(1, 9))
 @settings(max_examples=40)
-def test_what_the_policy_lets_through_gives_no_attack_a_sample(kind, seed, samples, values):
+def test_policy_lets_nothing_through_that_the_attack_can_use(kind, seed, samples, values):
     generator = np.random.default_rng(seed)
     encoder = draw_encoder(kind, random_calibration(int(generator.integers(1, 5)), seed), generator)
     features = generator.integers(0, values, (samples, encoder.feature_dim)) / 4 - 1.0
@@ -156,7 +156,7 @@ def test_a_code_that_outweighs_all_others_is_refused_though_none_is_usual():
     assert "a sample with 100% of the weight of a sum of columns" in said
 
 
-def test_two_columns_that_agree_on_all_samples_but_few_are_refused():
+def test_policy_refuses_columns_that_agree_on_almost_all_samples():
     """A feature that occurs twice: the server moves the second threshold a little."""
     features, labels = ward()
     features[:, 1] = features[:, 0]
@@ -238,7 +238,7 @@ def asking(borders, columns=1):
     return Model(encoder, solution.origin, asking_head)
 
 
-def test_without_the_rule_invented_classes_read_a_value_out_of_cells_of_one():
+def test_invented_classes_read_cells_of_one_without_the_rule():
     values, _ = ward(200, 1)
     values[0] = 0.995
     values = values[(values[:, 0] < 0.98) | (values[:, 0] == 0.995)]

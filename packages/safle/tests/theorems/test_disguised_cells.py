@@ -75,7 +75,7 @@ def test_rows_that_all_count_equally_often_are_let_through(kind):
 
 
 @pytest.mark.parametrize("apart", [2, 5, 9])
-def test_two_fine_columns_whose_difference_is_a_cell_are_refused(apart):
+def test_policy_refuses_columns_whose_difference_is_a_cell(apart):
     """A feature that occurs twice: rounding borders are moved past the codes of few samples."""
     features = FEATURES.copy()
     features[:, 1] = features[:, 0]

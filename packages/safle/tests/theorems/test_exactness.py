@@ -154,7 +154,7 @@ def test_nothing_to_sum_is_refused():
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *BY_CLASS])
-def test_what_was_never_added_cannot_be_taken_away(kind):
+def test_subtract_refuses_what_was_never_added(kind):
     data = fixed_data(kind)
     few, many = data.part(slice(0, 40)).count(), data.part(slice(40, None)).count()
     # The same labels, other features: counts come out as zero, sums do not.
@@ -170,7 +170,7 @@ def test_what_was_never_added_cannot_be_taken_away(kind):
 
 
 @pytest.mark.parametrize("kind", TABLE_KINDS)
-def test_the_same_margins_do_not_make_a_part(kind):
+def test_subtract_refuses_sums_with_the_same_margins_only(kind):
     # Two experts of one bit: {00, 11} twice holds every code of {01, 10}, but no such pair.
     encoder = fixed_encoder(kind, 2, buckets=1, group_size=1)
     equal = count(encoder, np.array([[-2.0, -2.0], [2.0, 2.0]]), [0, 0])
@@ -250,7 +250,7 @@ def test_no_combination_of_threads_and_kernel_changes_a_model():
 
 
 @pytest.mark.slow
-def test_nor_does_it_change_models_of_more_kinds_and_columns():
+def test_threads_and_kernel_do_not_change_models_of_more_kinds():
     expected = models_of("1", "Haswell", "wide")
     assert len(expected) == (5 * 6 * 3 + 6) * 2
     assert models_of("2", "Sandybridge", "wide") == expected

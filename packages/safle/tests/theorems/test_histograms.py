@@ -129,7 +129,7 @@ def test_batches_count_like_one_array(case, cut):
     assert grid.count(batches) == grid.count(features)
 
 
-def test_other_grids_are_refused_naming_both():
+def test_histograms_of_other_grids_are_refused_naming_both():
     features = np.zeros((2, 3))
     first = Histogram.empty(0, 1, 3, bins=8).count(features)
     for other in (

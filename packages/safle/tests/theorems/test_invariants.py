@@ -57,7 +57,7 @@ def rows_of(statistics, expert):
 
 
 @given(data_sets())
-def test_what_was_counted_always_passes(drawn):
+def test_invariants_hold_for_all_counted_sums(drawn):
     statistics = drawn.count()
     statistics.verify()
     (statistics + statistics).verify()

@@ -92,7 +92,7 @@ class Files:
         try:
             text = self.read(member).decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise ImageError(f"{self.path}: {member.name} is not a text in UTF-8") from None
+            raise ImageError(f"{self.path}: {member.name} is not UTF-8 text") from None
         return [line for line in text.splitlines() if line.strip()]
 
     def source(

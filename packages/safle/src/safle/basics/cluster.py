@@ -75,4 +75,4 @@ def _fetch(ray: Any, reference: Any) -> Any:
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
-        raise FederationError(f"the Ray cluster gave up: {error}") from error
+        raise FederationError(f"the Ray cluster failed: {error}") from error

@@ -257,7 +257,7 @@ def rehearse(
         f"(always the most frequent class: {rehearsal.largest_class:.1%})",
         "sends": f"{readable(rehearsal.bytes)}, once: {rehearsal.numbers:,} sums over its samples",
         "takes": f"{rehearsal.seconds:.1f} s to encode, count and pack features here",
-        "says": "how many samples each class has, sums of columns and of products of two columns",
+        "reveals": "how many samples each class has, sums of columns and of products of columns",
         "cells": describe_cells(exposure.cells),
         "rank": f"{exposure.rank:,} independent columns; {exposure.samples:,} different samples",
         f"least_cell = {LEAST_CELL}": f"{judged}: {found}",

@@ -51,7 +51,7 @@ SCHEMA = (
     "Calibrate by the ranges and levels of a schema: an encoder of kind table; of another --kind, "
     "if all columns are numbers without gaps."
 )
-CLASSES = "The only labels there may be: every client refuses others."
+CLASSES = "The allowed labels: every client refuses others."
 HISTOGRAM = "Calibrate by the clients' summed histograms."
 SOURCE = "Only for features made by the same backbone as those in this file."
 PUBLISHABLE = (

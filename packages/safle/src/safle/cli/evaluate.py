@@ -38,7 +38,7 @@ from safle.wire.container import peek_file_type
 from safle.wire.formats import read
 
 FILES = "A model and a labelled table; or counts that --counts wrote, of one or several sites."
-COUNTS = "Write the counts of this table, for `safle sum`: no sample, no score of its own leaves."
+COUNTS = "Write the counts of this table, for `safle sum`: no sample and no single score leaves."
 POSITIVE = "Of two classes, the one whose sensitivity and specificity are shown."
 PAGE = "Also write a page: figures, curves, reliability, confusion matrix."
 
@@ -136,7 +136,7 @@ def _check_classes(session: Session, model: Model, table: Table, path: Path) -> 
     if unknown == present:
         raise InvalidInput(
             f"{path}: has only classes that the model does not know: {found}: use the labels that "
-            " were counted, by --label-column NAME or another table"
+            "were counted, by --label-column NAME or another table"
         )
     samples = int(np.isin(labels, [*unknown]).sum())
     session.warn(
@@ -248,8 +248,8 @@ def _find_data(session: Session, model: Model, total: Path | None) -> dict[str, 
         statistics = read_total(total, model.encoder.space, advance)
     if digest_of_sum(statistics) != model.sum_digest:
         raise InvalidInput(
-            f"{total}: the model was solved from another sum; name that one, or, of a store from "
-            "which clients have come or gone since, solve again"
+            f"{total}: the model was solved from another sum; name that one or, if clients have "
+            "come to the store or left it since, solve again"
         )
     if total.is_dir():
         return {"sites": list(Store.open(total).members.values())}

@@ -91,7 +91,7 @@ def temperature_of(model: Model) -> str:
 
 
 def show_exposure(session: Session, exposure: Exposure) -> None:
-    """Show what a file of statistics gives away, with a warning if samples were worked out."""
+    """Show what a file of statistics gives away, with a warning if samples were reconstructed."""
     heading = f"{'warning: ' if exposure.warns else ''}{exposure.summary or 'It has no samples.'}"
     session.text([heading, *(f"  - {text}" for text in exposure.details)])
 

@@ -126,11 +126,11 @@ FEATURES = (
 )
 features_argument: Decorator = click.argument("features", type=PLACE, help=FEATURES)
 OUTSIDE = "Go on if more than a tenth of a column's values lie outside its range or levels."
-TRUST = "Go on if the features or the encoder do not say which backbone they are of."
+TRUST = "Go on if the features or the encoder do not say which backbone made them."
 trust_options = options(flag("--allow-outside", OUTSIDE), flag("--trust-features", TRUST))
 POLICY = "The rules by which files may leave this site: see docs/release.md."
 policy_option = file_option("--policy policy_path", POLICY, show_default="$SAFLE_POLICY, or all")
-CLASSES = "The only labels there may be; anything else is refused."
+CLASSES = "The allowed labels; all others are refused."
 classes_option = option("--classes", CLASSES, "A,B,C", show_default="all")
 EMPTY = "Write a file that counts no samples; it changes nothing in a sum."
 counting_options = options(
@@ -192,7 +192,7 @@ limit_options = options(
     option("--most-samples", MOST_SAMPLES, "N", type=COUNT, show_default="10 million"),
     option("--most-classes", MOST_CLASSES, "N", type=COUNT, show_default="1,000"),
     option("--only-classes", "Refuse all other classes.", "A,B,C", show_default="any"),
-    flag("--allow-empty", "Take contributions of no samples.", default=None),
+    flag("--allow-empty", "Accept contributions without samples.", default=None),
 )
 """What a client may claim, for every command that admits contributions."""
 

@@ -20,9 +20,9 @@ EXAMPLES = (
     "safle schema merge a.toml b.toml c.toml -o schema.toml",
     "safle encoder make --schema schema.toml -o encoder.safetensors",
 )
-LEAST = "Name no level or class that fewer samples have, and no range of fewer."
+LEAST = "Leave out levels and classes of fewer samples, and ranges that fewer samples set."
 MARKS = "A mark of missing values: -9 in all columns, chol=0 in one."
-ACCEPT = "A point that was found, such as units:age, and is right as it is."
+ACCEPT = "A reported point, such as units:age, that is right as it is."
 
 
 @click.group(epilog=examples(*EXAMPLES))

@@ -28,7 +28,7 @@ from safle.solver.solving import solve as solve_statistics
 from safle.statistics.statistics import Sums
 
 ENCODER = "The encoder the clients counted with; the model carries a copy."
-RIDGE = "Regularisation: chosen from the statistics alone, none (minimum norm), or given."
+RIDGE = "Regularisation: auto (from the statistics alone), 0 (none: minimum norm), or a number."
 HEAD = (
     f"{', '.join(f'{head.name} ({head.summary})' for head in HEADS.values())}, from the same "
     "statistics; auto is averaged where there are two classes or more."
@@ -71,7 +71,7 @@ def _explain(total: Path, **how: Any) -> str:
     """Whose contribution is at fault, if somebody can know."""
     if total.is_dir():
         return Store.open(total).explain(partial(solve_statistics, **how))
-    return "a sum does not show which contribution is at fault: solving a store says it"
+    return "a sum does not show which contribution is at fault; solving a store does"
 
 
 @command(
@@ -119,8 +119,8 @@ def solve(
     if ridge_curve and not solution.promise and ridge_curve.suspects_copies(solution.sample_count):
         session.warn(
             f"the ridge, {solution.ridge:.4g}, is likely far too small: {solution.sample_count:,} "
-            "samples are fitted without a residual by far fewer directions, as if the "
-            "tables repeated their lines. Choose the ridge with --ridge, by "
+            "samples are fitted without an error, by far fewer directions than samples, which "
+            "suggests duplicated rows. Choose the ridge with --ridge, by "
             "held-out samples"
         )
     model = Model.of(encoder, solution)

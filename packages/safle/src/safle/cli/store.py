@@ -25,7 +25,7 @@ EXAMPLES = (
     "safle store verify store",
     "safle store remove store hospital-b",
 )
-CLIENT = "Whose contribution it is, if there is one file."
+CLIENT = "The client whose contribution it is; only with one file."
 ENCODER = "The encoder that all clients share; makes the store if there is none."
 
 

@@ -174,8 +174,8 @@ def require_numbers(schema: Schema | None) -> None:
     columns = () if schema is None else schema.columns
     if categories := [column.name for column in columns if column.is_category]:
         raise SettingsError(
-            f"{', '.join(categories)} have levels; expected numbers alone: only an encoder of "
-            "kind table takes categories"
+            f"{', '.join(categories)} have levels; expected only numbers: categories need an "
+            "encoder of kind table"
         )
 
 

@@ -156,10 +156,12 @@ class Layout:
                 f"1..{MAX_EMBEDDING_DIM}"
             )
         if any(after.rows and not block.rows for block, after in pairwise(self.blocks)):
-            raise SettingsError("tables behind dense columns; expected all tables first")
+            raise SettingsError("tables after dense columns; expected all tables first")
         names = [name for name, _ in groupby(self.blocks, lambda block: block.name)]
         if len({*names}) < len(names):
-            raise SettingsError("blocks of one name with others between; expected them together")
+            raise SettingsError(
+                "blocks of one name with other blocks between them; expected them together"
+            )
         flags = [block.by_class for block in self.blocks]
         if any(flags) and not (
             flags == sorted(flags, reverse=True)

@@ -39,7 +39,7 @@ TRANSFORM_HELP = "Applied to features before they are standardised."
 Transform = Annotated[Literal["none", "square-root"], annotate(TRANSFORM_HELP)]
 FRACTION_BITS = annotate("Bits behind the binary point of linear codes.", minimum=0, maximum=12)
 NORM_CLIP = annotate(
-    "Length, in deviations, to which a longer sample is shortened; 0: never.",
+    "Largest length of a sample, in deviations: longer ones are shortened. 0: no limit.",
     minimum=0,
     maximum=1 << 20,
 )

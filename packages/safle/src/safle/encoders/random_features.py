@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 UNITS_PER_FEATURE = 16
 MAX_UNITS = 8_192
-UNITS_HELP = "Random features: columns that bend the linear model."
+UNITS_HELP = "Number of random features, the model's non-linear columns."
 MAX_TERMS = 256
 DEFAULT_TERMS = 16
 RANGE_BITS = 2
@@ -77,13 +77,15 @@ _UNITS = annotate(
 )
 BITS = annotate("Bits of a random feature's code.", minimum=RANGE_BITS, maximum=8)
 _TERMS = annotate(
-    "Features that a unit adds.",
+    "Number of features that each random feature adds.",
     minimum=1,
     maximum=MAX_TERMS,
     chosen="16, or as many as there are",
 )
 SEED = annotate(
-    "Chooses the features that a unit adds, and its threshold.", minimum=0, maximum=MAX_SEED
+    "Seed of the features that each random feature adds, and of its threshold.",
+    minimum=0,
+    maximum=MAX_SEED,
 )
 _BY_CLASS_IF = "if 20 classes or more are declared, and 2 GB at the server hold their grams"
 _SQUARE_ROOT_IF = "square-root if they are never negative, as pooled activations are, else none"

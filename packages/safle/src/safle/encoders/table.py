@@ -52,7 +52,7 @@ _UNITS = annotate(
     UNITS_HELP, minimum=1, maximum=MAX_EXPERTS, chosen="64 per number or level, at most 256"
 )
 _TERMS = annotate(
-    "Numbers or levels that a unit adds.",
+    "How many numbers or levels each random feature adds.",
     minimum=1,
     maximum=MAX_TERMS,
     chosen="3, or as many as there are",

@@ -335,7 +335,10 @@ class Store:
         unknown = [self._path_of(c) for c in self._members if c not in self._logged]
         foreign = files.find_foreign(self.folder)
         return [
-            *(f"{path}: the log does not know it: somebody has put it there" for path in unknown),
+            *(
+                f"{path}: the log does not list it: somebody else has put it there"
+                for path in unknown
+            ),
             *(f"{path}: not a file of the store; left alone" for path in foreign),
         ]
 

@@ -39,7 +39,7 @@ mode = "plain"                  # or "masked": only sums under masks leave
 least_samples = 50              # that were counted: each different row once
 least_per_class = 10            # of every class that occurs
 least_cell = 10                 # of plain files: each count is 0 or at least this
-most_columns_per_sample = 0.5   # of plain files; with 1 and more, all samples may be worked out
+most_columns_per_sample = 0.5   # of plain files; with 1 and more, all samples may be reconstructed
 least_clients = 3               # that a masked round adds up before anybody opens it
 # encoders = ["9f2c..."]        # the only encoders: fingerprints, from 'safle inspect'
 # models = ["07ad..."]          # the only models that are evaluated: digests, from 'safle inspect'
@@ -61,7 +61,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode : "masked" lets only masked sums out; "plain" lets plain ones out as well
     least_samples, least_per_class : fewest counted samples, in all and of every class; samples
         with equal rows count as one
-    most_columns_per_sample : of a plain contribution; with 1 and more, samples may be worked out
+    most_columns_per_sample : of a plain contribution; with 1 and more, samples may be reconstructed
     least_clients : fewest clients that a masked round adds up before anybody opens the sum
     most_epsilon : of what is published; exact sums, masked or not, have no epsilon
     encoders, models : fingerprints of the encoders, and digests of the models, that this site
@@ -156,8 +156,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _judge_cells(self, release: Release) -> Verdict:
         if release.masked:
             found = (
-                f"cells cannot be judged here: the sum of at least {release.least_clients:,} "
-                f"clients opens, of at most {release.most_samples:,} samples"
+                f"cells cannot be judged here: only a sum of at least {release.least_clients:,} "
+                f"clients is opened, of at most {release.most_samples:,} samples"
             )
             enough = release.least_clients >= MIN_OPENED and release.most_samples >= self.least_cell
             limit = f"sums of at least {MIN_OPENED} clients and {self.least_cell:,} samples"
@@ -169,7 +169,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if 0 < smallest < self.least_cell:
             return _verdict("least_cell", limit, f"a cell of {smallest:,}", kept=False)
         if judged.cells is None or (release.samples > 0 and disguises is None):
-            return _verdict("least_cell", limit, "cells that nobody looked at", kept=False)
+            return _verdict("least_cell", limit, "cells that were not judged", kept=False)
         if disguises is not None and 0 < disguises.smallest < self.least_cell:
             found = f"a cell of {disguises.smallest:,} in disguise"
             found = f"{found}: codes, differences, or rows that are counted often"

@@ -50,7 +50,7 @@ class Rehearsal:
     numbers : how many sums the file holds
     bytes : size of the file
     seconds : to encode, count and pack it on this machine
-    exposure : which samples can be worked out from the file
+    exposure : which samples can be reconstructed from the file
     verdict : of a policy's rule on cells, as `safle policy` proposes it
     accuracy : share of ``judged`` held-out samples that the others classified right
     largest_class : accuracy of always naming the most frequent class of the held-out samples

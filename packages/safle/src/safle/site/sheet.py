@@ -54,7 +54,7 @@ def release_sheet(release: Release, policy: Policy | None, file: str, data: byte
         "Who can read it": _readers(release),
         "Who chose what it was made with": dict.fromkeys(release.not_accepted, NOT_ACCEPTED),
         "What the site's policy says": _verdicts(release, policy),
-        "To tell it from others": {
+        "How to identify it": {
             "digest of the content": declared_digest(data),
             "SHA-256 of the file": hashlib.sha256(data).hexdigest(),
             "encoder": release.encoder or "none",
@@ -79,7 +79,7 @@ def _content(release: Release, file: str, data: bytes) -> Rows:
     samples = f"{release.samples:,} samples"
     if release.distinct_rows is not None:
         samples += f", {release.distinct_rows.samples:,} different rows"
-    stays = "features, and what they were made of; but see what it gives away, below"
+    stays = "features and raw data, except what can be reconstructed (see below)"
     if release.masked:
         stays = "features, their sources and all your numbers: only a sum with others opens"
     return {

@@ -135,8 +135,8 @@ class Accumulator:
         known = {*other.class_names} <= {*self._names}
         if not known or not np.isin(other.codes, self._codes).all():
             raise InvariantError(
-                "the contribution holds codes or classes that the sum has never seen; "
-                "it was not part of it"
+                "the contribution holds codes or classes that the sum has never seen; it was not "
+                "part of the sum"
             )
         self._combine(other, -1)
         try:

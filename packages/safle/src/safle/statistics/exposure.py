@@ -29,13 +29,13 @@ SAMPLES_REDUCED = 100
 """Lattice reduction has reconstructed this many samples, in minutes: docs/security.md."""
 CLASSES_OF_FEW = (
     f"classes with fewer than {FEW_SAMPLES} samples: {{few:,}}, with one: {{single:,}}. The sums "
-    "of a class of one are that sample, code by code, and those of few are close to each of "
-    "them. Leave such classes out, or wait until there are more"
+    "of a class with one sample are that sample, code by code; those of a class with few are "
+    "close to each of them. Leave such classes out, or wait until there are more"
 )
 CODES_OF_ONE = (
-    "samples with a code that no other has: {found:,} of {samples:,}. The products of that code "
-    "are all codes of its sample. Make an encoder whose codes more samples share (fewer buckets, "
-    "smaller groups, no rare level or gap), or count more samples"
+    "samples with a code that no other sample has: {found:,} of {samples:,}. The products of that "
+    "code are all codes of its sample. Make an encoder whose codes more samples share (fewer "
+    "buckets, smaller groups, no rare level or gap), or count more samples"
 )
 CELLS_OF_FEW = (
     "samples that follow from counts of pairs of symbols: {found:,} of {samples:,}. A pair "

@@ -93,7 +93,7 @@ class LowRank:
             lower, order, independent, _ = lapack.dpstrf(block, lower=1, tol=tolerance)
         if independent < rank:
             raise InvariantError(
-                f"{independent} columns of {rank} are independent; no data set has these sums"
+                f"{independent} of {rank} columns are independent; no data set has these sums"
             )
         lower = np.tril(lower[:rank, :rank])
         order = order[:rank] - 1

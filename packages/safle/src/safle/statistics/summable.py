@@ -55,7 +55,7 @@ class Summable(Protocol):
         """Names and values, for people."""
 
     def exposure(self) -> Exposure | None:
-        """Which samples can be worked out of it; None where there is nothing to say."""
+        """Which samples can be reconstructed from it; None without an answer."""
 
     def check_same(self, other: Self) -> None:
         """`EncoderMismatch` unless both can be added."""

@@ -32,9 +32,7 @@ def open_columns(path: Path) -> ColumnSource:
     """The columns of a file; `TableError` unless its suffix is one of `COLUMN_SUFFIXES`."""
     suffix = path.suffix.lower()
     if suffix not in COLUMN_SUFFIXES:
-        raise TableError(
-            f"{path}: columns have names in {' and '.join(COLUMN_SUFFIXES)} files only"
-        )
+        raise TableError(f"{path}: only {' and '.join(COLUMN_SUFFIXES)} files name their columns")
     return read_csv(path) if suffix == ".csv" else read_parquet(path)
 
 
@@ -132,7 +130,7 @@ def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         if len(row) not in (0, width):
             raise TableError(
                 f"{path}: line {line} has {len(row)} cells, the header {width}; "
-                "expected as many: the file may be cut short",
+                "expected the same number: the file may be cut short",
                 line=line,
             )
         if row:

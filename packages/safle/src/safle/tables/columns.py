@@ -92,7 +92,7 @@ def _feature_columns(opened: ColumnSource, names: list[str]) -> list[str]:
     if opened.is_text:
         if not names:
             only = name_some(opened.names)
-            raise TableError(f"{opened.where}: has no column but {only}; expected features too")
+            raise TableError(f"{opened.where}: has only {only}; expected features too")
         return names
     numeric = selectors.float() | selectors.integer() | selectors.boolean()
     chosen = opened.frame.select(names).select(numeric).columns

@@ -52,17 +52,24 @@ def doubt_feature(present: Series) -> str:
     distinct = present.n_unique()
     whole = bool(present.str.contains(r"^\d+$").all())
     if whole and present.str.contains(_DAY).all():
-        return "holds whole numbers like 20200131; dates? Turn them into an age or a number of days"
+        return (
+            "holds whole numbers like 20200131: are they dates? Turn them into an age or a number "
+            "of days"
+        )
     ascending = whole and present.cast(float).is_sorted()
     if whole and distinct == len(present) and (ascending or distinct >= MIN_IDENTIFIERS):
         return (
-            "holds whole numbers that are all different; an identifier? --id NAME or --ignore NAME"
+            "holds whole numbers that are all different: is it an identifier? --id NAME or "
+            "--ignore NAME"
         )
     fractions = present.filter(present.str.contains(r"\."))
     others = present.filter(~present.str.contains(r"\."))
     thousands = fractions.str.contains(r"^[1-9]\d{0,2}\.\d{3}$").all()
     if len(fractions) and len(others) and thousands and others.str.contains(r"^\d{1,3}$").all():
-        return "has fractions of exactly three digits beside whole numbers; thousands separators?"
+        return (
+            "has fractions of exactly three digits beside whole numbers: are the points thousands "
+            "separators?"
+        )
     return ""
 
 
@@ -85,7 +92,7 @@ def doubt_copy(cells: Series, labels: Sequence[str]) -> str:
     has_few_values = 1 < cells.n_unique() <= len(cells) / MIN_PER_VALUE
     if not has_few_values or pairs["label"].n_unique() < 2 or pairs.n_unique() > cells.n_unique():
         return ""
-    return "determines the label of every sample; a copy of it? --ignore NAME"
+    return "determines the label of every sample: is it a copy of the label? --ignore NAME"
 
 
 def _is_usual_mark(value: float) -> bool:
@@ -150,7 +157,7 @@ def doubt_lone(name: str, lone: Sequence[Lone]) -> str:
     """What lone numbers may be; empty if there are none.
 
     >>> doubt_lone("chol", [(0.0, 49, 100.0)])[:66]
-    'has 49 cells of 0, far from all others (the nearest is 100): a mar'
+    'has 49 cells of 0, far from all others (the nearest is 100): does '
     """
     if not lone:
         return ""
@@ -160,6 +167,6 @@ def doubt_lone(name: str, lone: Sequence[Lone]) -> str:
     )
     marks = " ".join(f"--missing {shlex.quote(f'{name}={value:g}')}" for value, _, _ in lone)
     return (
-        f"has {found}: a mark of missing values? If so, draft again with {marks}; if not, delete "
-        "'lone' of the column in the draft, or the merge asks again"
+        f"has {found}: does it mark missing values? If so, draft again with {marks}; if not, "
+        "delete 'lone' of the column in the draft, or the merge asks again"
     )

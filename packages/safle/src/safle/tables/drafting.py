@@ -189,7 +189,7 @@ def _draft_classes(labels: NDArray[Any], where: str, least: int) -> tuple[ClassN
     rare = times < least
     if rare.any():
         warnings.warn(
-            f"{where}: classes that fewer than {least} samples have are not named: the schema's "
+            f"{where}: classes with fewer than {least} samples are not named: the schema's "
             f"encoder refuses their {times[rare].sum()} samples. Add the names to 'classes' in the "
             "schema, or drop the samples",
             SafleWarning,

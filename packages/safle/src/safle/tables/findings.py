@@ -132,7 +132,7 @@ class Findings:
     def _text_outside(self, at: int) -> str:
         many = f"{self.counts[at]:,} of {self.present[at]:,} values of {self._name(at)} are"
         if levels := self._levels(at):
-            return f"{many} none of its {len(levels)} levels"
+            return f"{many} not among its {len(levels)} levels"
         return f"{many} outside {self._expected(at)}"
 
     def _texts_outside(self, places: NDArray[np.int64]) -> list[str]:
@@ -143,7 +143,7 @@ class Findings:
         worst = sorted(places.tolist(), key=self._shares_outside.item, reverse=True)
         texts = [self._text_outside(at) for at in worst[:MAX_NAMED]]
         if more := len(worst) - len(texts):
-            texts.append(f"{more:,} more categories have values that are none of their levels")
+            texts.append(f"{more:,} more categories have values that are not among their levels")
         return texts
 
     def _texts_narrow(self) -> list[str]:
@@ -177,7 +177,10 @@ class Findings:
         def text(at: int) -> str:
             rest = "the other columns" if self._levels(at) else "the middle of its range"
             name = self._name(at)
-            return f"no client had a gap in {name}; {gaps[at]:,} predictions rest on {rest}"
+            return (
+                f"{name} is missing in {gaps[at]:,} of {self.samples:,} samples but was never "
+                f"missing in training; these predictions rest on {rest}"
+            )
 
         return self._describe(np.flatnonzero(gaps).tolist(), gaps, text)
 

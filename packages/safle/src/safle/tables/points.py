@@ -45,9 +45,8 @@ def find_points(drafts: Drafts) -> list[Point]:
     for name, columns in columns_by_name(drafts).items():
         if ignoring := [file for file, draft in drafts.items() if name in draft.ignore]:
             text = (
-                f"column {name!r} is left out: {', '.join(ignoring)} ignores it, as dates, free "
-                f"text or --ignore are, and {', '.join(columns)} has it. Mend that table and "
-                "draft again"
+                f"column {name!r} is left out: {', '.join(ignoring)} ignores it (dates, free text "
+                f"or --ignore), and {', '.join(columns)} has it. Correct that table and draft again"
             )
             points.append((f"ignored:{name}", text))
             continue
@@ -69,7 +68,7 @@ def settle(points: Sequence[Point], accepted: Sequence[str]) -> None:
     found = [*dict.fromkeys(name for name, _ in points)]
     if unknown := [name for name in accepted if name not in found]:
         raise SettingsError(
-            f"--accept {shlex.quote(unknown[0])} names no point that was found; found were: "
+            f"--accept {shlex.quote(unknown[0])} is not a point that was found; found were: "
             f"{name_some(found) or 'none'}"
         )
     if still_open := [name for name in found if name not in accepted]:
@@ -163,7 +162,7 @@ def _describe_unlike(what: str, texts: Mapping[str, Sequence[str]], fewest: int)
     for file in spelled:
         files.setdefault(tuple(texts[file]), []).append(file)
     listed = [f"{name_some(found, 6)} in {', '.join(where)}" for found, where in files.items()]
-    return f"{what} are {'; '.join(listed)}: do they mean the same, written otherwise?"
+    return f"{what} are {'; '.join(listed)}: are they two spellings of one?"
 
 
 def _numbers(columns: Columns) -> dict[str, Column]:
@@ -244,7 +243,7 @@ def _find_lone(columns: Columns, _: Drafts) -> Iterator[str]:
             files.setdefault("a number in a few cells" if text == RARE else text, []).append(file)
     if files:
         listed = "; ".join(f"{text} in {', '.join(where)}" for text, where in files.items())
-        yield f"{listed}, far from all other values: does it stand for a missing value?"
+        yield f"{listed}, far from all other values: does it mean a missing value?"
 
 
 def _find_marks_among_words(columns: Columns, _: Drafts) -> Iterator[str]:
@@ -255,7 +254,7 @@ def _find_marks_among_words(columns: Columns, _: Drafts) -> Iterator[str]:
         words = [text for text in column.levels if text not in odd]
         alone = [text for text in odd if others and text not in others]
         if alone and len(words) > len(odd):
-            yield f"{file} has {alone[0]!r} among words: does it stand for a missing value?"
+            yield f"{file} has {alone[0]!r} among words: does it mean a missing value?"
 
 
 def _find_below_zero(columns: Columns, _: Drafts) -> Iterator[str]:
@@ -268,7 +267,7 @@ def _find_below_zero(columns: Columns, _: Drafts) -> Iterator[str]:
     lowest = min(column.low for column in others)
     yield (
         f"{file} goes down to {numbers[file].low:g}, and no other file below {lowest:g}: does "
-        "it stand for a missing value?"
+        "it mean a missing value?"
     )
 
 

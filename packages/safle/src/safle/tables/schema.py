@@ -34,8 +34,9 @@ MIN_SAMPLES = 5
 RARE = "rare"
 """Stands in a draft for a number that few samples have."""
 NUMBER_ADVICE = (
-    "if it is a number, correct or empty the cells that are none and draft again, or write its low "
-    "and high into the draft and add their texts to 'missing' there; if it is a category, draft it "
+    "if the column is numeric, correct or empty its other cells and draft again, or set low and "
+    "high in the draft by hand and add the texts of these cells to 'missing' there; if it is a "
+    "category, draft it "
     "with --category NAME"
 )
 

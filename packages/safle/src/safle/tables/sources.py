@@ -38,7 +38,7 @@ FRAME_ADVICE = (
     "draft_schema), which accepts text and gaps"
 )
 SCHEMA_ADVICE = (
-    "correct or empty it, or, if its text stands for no value, add the text to 'missing' in the "
+    "correct or empty it, or, if its text means a missing value, add the text to 'missing' in the "
     "schema and make the encoder again"
 )
 ROUNDED = (
@@ -130,7 +130,7 @@ class ColumnSource:
             if more := len(otherwise) - len(cells):
                 cells.append(f"cells of {more:,} more columns")
             self._warn(
-                f"{' and '.join(cells)} hold the number of a missing mark, written otherwise "
+                f"{' and '.join(cells)} hold the number of a missing mark in another spelling "
                 "(-9.0 or -9,0 for -9): they are taken for missing"
             )
         return matrix

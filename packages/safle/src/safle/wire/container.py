@@ -116,7 +116,7 @@ class Container:
     def _planes(self) -> dict[str, Any]:
         found = self.header.get("planes", {})
         if not isinstance(found, dict):
-            raise WireError("the header's planes are not numbers by name")
+            raise WireError("the header's planes are not a map from names to numbers")
         return found
 
     def finish(self) -> None:
@@ -127,9 +127,7 @@ class Container:
         if list(self.frames) != list(self._sections):
             raise WireError(f"the file has other sections; expected {', '.join(self._sections)}")
         if _digest(self.file_type, self.text, self._sections.values()).hex() != self.digest:
-            raise WireError(
-                "the digest does not match the content: the file claims another identity"
-            )
+            raise WireError("the digest in the file is not that of its content")
 
 
 def canonical(header: Mapping[str, Any] | Sequence[Any]) -> bytes:
@@ -224,7 +222,7 @@ def _read_prefix(start: bytes | memoryview, size: int, file_type: int) -> tuple[
         name = type_name(found) or f"type {found}"
         raise WireError(f"this is a {name} file; expected {type_name(file_type)}")
     if header_size > MAX_HEADER_BYTES or _PREFIX.size + header_size + _SEAL_BYTES > size:
-        raise WireError(f"the header claims {header_size} bytes, which the file does not hold")
+        raise WireError(f"the header claims {header_size} bytes, more than the file has")
     return header_size, digest
 
 

@@ -120,8 +120,8 @@ def encode(value: Any) -> bytes:
     name = getattr(value, "format", None)
     if not isinstance(name, str):
         raise InvalidInput(
-            f"a {type(value).__name__} does not travel; expected statistics, a histogram or "
-            "evaluation counts"
+            f"a {type(value).__name__} cannot be written to a file; expected statistics, "
+            "a histogram or evaluation counts"
         )
     return format_named(name).encode(value)
 

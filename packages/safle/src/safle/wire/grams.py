@@ -215,8 +215,8 @@ def basis_bytes(margins: Margins) -> int:
     """Bytes of a basis; `WireError` for more samples than a basis can determine."""
     if not has_few_samples(margins):
         raise WireError(
-            f"some columns, for {margins.sample_count} samples and {margins.dim} columns in all; "
-            "expected the whole gram"
+            f"form 'columns' with {margins.sample_count:,} samples and {margins.dim:,} columns; "
+            "expected form 'whole'"
         )
     return -(-candidates(margins)[1] // 8)
 
@@ -246,9 +246,7 @@ def require_whole(statistics: Statistics, per_spare: int = PER_SPARE) -> None:
     This takes memory, so readers free the values sent before they call it.
     """
     if choose(statistics, per_spare) is not None:
-        raise WireError(
-            "the gram is sent whole; columns are the form that the format prescribes here"
-        )
+        raise WireError("form 'whole' for a gram of few samples; expected form 'columns'")
 
 
 def class_sections(parts: Sequence[Statistics]) -> dict[str, bytes | Integers]:

@@ -58,7 +58,7 @@ LAYOUTS: dict[str, Layout] = {
 def find_layout(files: Files, name: str | None) -> Layout:
     """The layout with this name, or the first that recognises the files."""
     if name is not None and name not in LAYOUTS:
-        raise ImageError(f"no layout {name!r}; there are {', '.join(LAYOUTS)}")
+        raise ImageError(f"no layout {name!r}; expected one of {', '.join(LAYOUTS)}")
     for layout in LAYOUTS.values() if name is None else [LAYOUTS[name]]:
         if layout.recognises(files):
             return layout

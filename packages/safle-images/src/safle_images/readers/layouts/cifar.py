@@ -74,7 +74,7 @@ def open_source(files: Files, selection: Selection) -> ImageSource:
         pixels, values = _read(files, version, member, column)
         if column is not None and not all(0 <= value < len(classes) for value in values):
             raise ImageError(
-                f"{files.path}: {member.name} has a label that is none of {len(classes)} classes"
+                f"{files.path}: {member.name} has a label that is not among {len(classes)} classes"
             )
         stem = member.base.removesuffix(".bin")
         names += [f"{stem}/{row:05d}" for row in range(len(pixels))]
