@@ -30,7 +30,7 @@ REQUEST = ("--request", "bitte…ask")
 OPEN = ("--key", "hüter.key", "--history", "geöffnet", "--yes", "-o", "schlüssel.answer")
 FLOW: list[tuple[str, ...]] = [
     ("schema", "draft", T, *SCHEMA),
-    ("schema", "merge", "schéma.toml", "schéma.toml", "-o", "gemeinsäm.toml"),
+    ("schema", "merge", "schéma.toml", "-o", "gemeinsäm.toml"),
     ("encoder", "make", "--schema", "schéma.toml", "-o", E),
     ("rehearse", T, "--encoder", E),
     ("count", T, "--encoder", E, "-o", "ä.stats"),
@@ -44,7 +44,7 @@ FLOW: list[tuple[str, ...]] = [
     ("store", "verify", "spëicher"),
     ("solve", "spëicher", "-o", M),
     ("sum", "ä.stats", "--encoder", E, "-o", "sümme.stats"),
-    ("solve", "sümme.stats", "--encoder", E, "--curve", "kürve.csv", "-o", M),
+    ("solve", "--force", "sümme.stats", "--encoder", E, "--curve", "kürve.csv", "-o", M),
     ("evaluate", M, T, "--json", "zählen.json", "--html", "sëite.html"),
     ("predict", M, T, "--proba", "-o", "vorhersäge.csv"),
     ("predict", M, T, "-o", "-"),
