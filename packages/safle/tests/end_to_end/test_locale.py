@@ -27,7 +27,10 @@ ROUND = (
 )
 IN_ROUND = ("--round", "ründe.private", "--operator", "leitung.pub")
 REQUEST = ("--request", "bitte…ask")
-OPEN = ("--key", "hüter.key", "--history", "geöffnet", "--yes", "-o", "schlüssel.answer")
+OPEN = (
+    *("--key", "hüter.key", "--history", "geöffnet", "--new-history"),
+    *("--yes", "-o", "schlüssel.answer"),
+)
 FLOW: list[tuple[str, ...]] = [
     ("schema", "draft", T, *SCHEMA),
     ("schema", "merge", "schéma.toml", "-o", "gemeinsäm.toml"),
