@@ -193,7 +193,7 @@ def _load(
     ]
 
 
-@command("safle experiment all --out results && safle report results", panel="Try it")
+@command("safle experiment all --out results", "safle report results", panel="Try it")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR", help="Where results are.")
 @written("-o --output", "The page to write; by default DIR/report.html.")
 def report(session: Session, /, folder: Path, output: Path | None) -> None:

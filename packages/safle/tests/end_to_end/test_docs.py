@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import runpy
-import shlex
 import tomllib
 from pathlib import Path
 
@@ -15,9 +14,7 @@ import pytest
 import rich_click as click
 
 import safle
-from safle.cli.main import app
-from safle.cli.session import Session
-from support.pages import NOT_RUN, PAGES, ROOT, STORY, blocks, commands, runs_here
+from support.pages import NOT_RUN, PAGES, ROOT, STORY, blocks, commands, parse_line, runs_here
 
 RUN = {
     *(f"docs/guides/{name}.md" for name in ("build", "hospital", "research")),
@@ -28,19 +25,6 @@ RUN = {
 }
 """Pages with code: `test_pages` runs it."""
 ARCHITECTURE = ROOT / "docs/architecture.md"
-
-
-def parse_line(line: str) -> None:
-    """Read a command and its options as ``safle`` does, without running it."""
-    words, name = shlex.split(line, comments=True)[1:], "safle"
-    command: click.Command | None = app
-    context = None
-    while command is not None:
-        context = command.make_context(name, words, parent=context, obj=Session())
-        if not isinstance(command, click.Group):
-            return
-        words = [*context._protected_args, *context.args]
-        name, command, words = command.resolve_command(context, words) if words else ("", None, [])
 
 
 def test_every_command_of_the_docs_has_the_options_it_is_shown_with(

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import rich_click as click
 
 ROOT = Path(__file__).parents[4]
 PAGES = [
@@ -50,6 +51,22 @@ def commands(page: Path) -> list[str]:
 
 def runs_here(line: str) -> bool:
     return not any(re.match(pattern, line) for pattern in NOT_RUN)
+
+
+def parse_line(line: str) -> None:
+    """Read a command and its options as ``safle`` does, without running it."""
+    from safle.cli.main import app
+    from safle.cli.session import Session
+
+    words, name = shlex.split(line, comments=True)[1:], "safle"
+    command: click.Command | None = app
+    context = None
+    while command is not None:
+        context = command.make_context(name, words, parent=context, obj=Session())
+        if not isinstance(command, click.Group):
+            return
+        words = [*context._protected_args, *context.args]
+        name, command, words = command.resolve_command(context, words) if words else ("", None, [])
 
 
 def run_program(path: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,7 +182,7 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
 
 @command(
     "safle histogram hospital_a.csv --low 0 --high 16 -o a.hist",
-    "safle histogram hospital_a.csv --schema schema.toml -o a.hist",
+    "safle histogram hospital_a.csv --id patient --schema schema.toml -o a.hist",
     "safle sum a.hist b.hist c.hist -o total.hist",
     "safle encoder make --histogram total.hist -o encoder.safetensors",
 )
