@@ -1,10 +1,10 @@
-"""Journals: files of rows that are added and never changed, one JSON object a line.
+"""Journals: files of rows that are added and never changed, one JSON object per line.
 
     {"time":"...","event":"sent",...,"check":"<first 16 hexadecimal digits of a SHA-256>"}
 
-``check`` is taken of the line without it, so a line that was damaged or edited shows; lines that
-are taken out whole do not. A kill may leave half a line at the end: readers pass over it, and the
-next row takes its place. Logs, ledgers and histories are such files.
+``check`` is the digest of the line without it: it shows a line that was damaged or edited, but not
+lines that were removed whole. A kill may leave half a line at the end: readers pass over it, and
+the next row takes its place. Logs, ledgers and histories are such files.
 """
 
 from __future__ import annotations

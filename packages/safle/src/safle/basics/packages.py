@@ -1,4 +1,4 @@
-"""Packages that not everybody has installed."""
+"""Optional packages."""
 
 from __future__ import annotations
 

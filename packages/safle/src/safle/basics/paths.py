@@ -24,7 +24,7 @@ SHEET = ".release.txt"
 SHEET_JSON = ".release.json"
 """Suffixes of a contribution's release sheet, for people and programs, after its own name."""
 BESIDE = (SHEET, SHEET_JSON, ".sig")
-"""Suffixes of files that lie beside contributions and are none."""
+"""Suffixes of files beside contributions that are not contributions."""
 MAX_BYTES = 1 << 22
 MAX_KEYS = 1 << 18
 MAX_PARTS = 16
@@ -101,7 +101,7 @@ def naming(path: StrPath) -> Iterator[None]:
     try:
         yield
     except SafleError as error:
-        # What is not installed is not the file's fault.
+        # A missing package is not the file's fault.
         if isinstance(error, MissingExtra) or str(error).startswith(str(path)):
             raise
         raise type(error)(f"{path}: {error}") from error

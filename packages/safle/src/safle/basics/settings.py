@@ -20,7 +20,7 @@ from safle.errors import SafleError, SettingsError
 S = TypeVar("S")
 Value = bool | int | float | str
 _PLACE = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
-"""The end of msgspec's message about a value inside another: ``- at `$.inner.names[3]` ``."""
+"""The end of msgspec's message about a nested value: ``- at `$.inner.names[3]` ``."""
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 MAX_SHOWN = 60
 
@@ -177,7 +177,7 @@ def _explain(message: str, settings_type: type[Any], given: Any) -> str:
         try:
             found = found[key or int(index)]
         except (KeyError, IndexError, TypeError):
-            # An unknown name stands in the message, and may end as if it said a place.
+            # An unknown name is in the message, and may end like a place.
             break
         expected = _inside(expected, key)
     fields = {field.encode_name: field for field in _fields(expected)}
@@ -188,7 +188,7 @@ def _explain(message: str, settings_type: type[Any], given: Any) -> str:
         return f"unknown setting {unknown!r}{inside}; expected some of {known}"
     if message.startswith("Object missing required field"):
         missing = message.split("`")[1]
-        # The tag that tells the types of a union apart is a field of none of them.
+        # The tag that separates the types of a union is not a field of any of them.
         words = _in_words(fields[missing].type) if missing in fields else ""
         inside = f"{name} has" if name else "there is"
         return f"{inside} no {missing!r}; expected {words or 'it'}"

@@ -9,7 +9,7 @@ import jinja2
 
 
 def templates_of(packages: Sequence[str], **settings: Any) -> jinja2.Environment:
-    """The templates in the folders of some packages, the first of which comes first."""
+    """The templates in the folders of some packages, looked up in this order."""
     loaders = [jinja2.PackageLoader(name) for name in packages]
     return jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),

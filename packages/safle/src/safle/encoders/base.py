@@ -134,7 +134,7 @@ class Encoder(ABC):
 
     @property
     def level_count(self) -> int:
-        """How many levels of a value its sums tell apart; 0 if no more than symbols do."""
+        """How many levels of a value its sums distinguish; 0 if only those that symbols have."""
         return 0
 
     def levels(self, features: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
@@ -212,7 +212,7 @@ class Encoder(ABC):
 
 
 def encoder_header(encoder: Encoder) -> str:
-    """Everything but the arrays as canonical JSON; keys without a value are left out.
+    """Everything except the arrays as canonical JSON; keys without a value are left out.
 
     The layout follows from the other keys. It is written so that a version of safle that
     derives another one refuses the encoder instead of misreading statistics.

@@ -145,7 +145,7 @@ def public_sample(features: ArrayLike, *, names: Sequence[str] = ()) -> Calibrat
         quantile = np.nanquantile if has_gaps else np.quantile
         return quantile(sample, _probabilities(count), axis=0)
 
-    # Moments that are not finite matter only to an encoder that takes them, and it refuses them.
+    # An encoder that takes moments refuses infinite ones; to others they do not matter.
     with np.errstate(over="ignore", invalid="ignore"):
         mean = (np.nanmean if has_gaps else np.mean)(sample, axis=0)
         deviation = (np.nanstd if has_gaps else np.std)(sample, axis=0)
@@ -232,6 +232,6 @@ def _spread_evenly(contract: Contract, low: Vector, high: Vector) -> Calibration
     def thresholds(count: int) -> Vector:
         return low + (high - low) * _probabilities(count)[:, None]
 
-    # Moments that are not finite matter only to an encoder that takes them, and it refuses them.
+    # An encoder that takes moments refuses infinite ones; to others they do not matter.
     with np.errstate(over="ignore"):
         return Calibration(contract, thresholds, (low + high) / 2, (high - low) / np.sqrt(12))

@@ -138,7 +138,7 @@ class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class Layout:
     """Columns of the code space, as blocks: tables of experts first, dense columns after them.
 
-    Neighbours that differ in nothing but their number are one block, so a layout has one text.
+    Neighbours that differ only in their number are one block, so a layout has one text.
     """
 
     blocks: tuple[Block, ...]

@@ -82,7 +82,7 @@ class Bucketing:
 
     @property
     def fewest_buckets(self) -> int:
-        """The fewest buckets that tell two values apart."""
+        """The fewest buckets that distinguish two values."""
         return 1 if self.rule == EXCEEDS else 2
 
     @property
@@ -121,7 +121,7 @@ class EmbeddingSettings(Settings, frozen=True):
 
     def choose(self, calibration: Calibration, class_count: int) -> Self:  # noqa: ARG002
         dim = calibration.feature_dim
-        # One bucket of binary-overlap has a threshold; one of the others tells nothing apart.
+        # One bucket of binary-overlap has a threshold; one bucket of the others has none.
         fewest = Bucketing(self.bucketing, MAX_BUCKETS).fewest_buckets
         buckets = max(fewest, default_buckets(dim)) if self.buckets is None else self.buckets
         group_size = self.group_size

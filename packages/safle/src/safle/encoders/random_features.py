@@ -1,4 +1,4 @@
-"""Random features as integers of a few bits: they bend the linear model, and add up exactly.
+"""Random features as integers of a few bits: non-linear columns whose sums are exact.
 
 Beside the d linear columns and their constant, unit j takes the SplitMix64 outputs number ``j d +
 f + 1`` of the seed as keys of the features f = 0 to d - 1. It adds the linear codes of the
@@ -51,18 +51,19 @@ DEFAULT_TERMS = 16
 RANGE_BITS = 2
 """The largest code is 2**2 deviations of a unit."""
 BYTES_MEAN = 1020
-"""The mean of a sum of eight bytes."""
+"""The mean of a sum of eight bytes: ``8 * 127.5``."""
 SQUARED_THRESHOLD = 48_171
 """The square of 0.7 over its deviation, times 2**32."""
 MANY_UNITS = 3
-"""Weighted sums of this many units of one sum of columns are zero outside of an interval."""
+"""With this many units of one sum of columns, a weighted sum of them can vanish outside an
+interval."""
 MANY_CLASSES = 20
 """With fewer classes, counting by class gains little beside random features: docs/heads.md."""
 MAX_CLASS_BYTES = 2 << 30
 """Most bytes of all classes' grams at a server, unless the caller asks for them."""
 _UNITS_AT_A_TIME = 1024
 LANES = 16
-"""How many samples, and units, the kernel takes at a time."""
+"""Samples, and units, that the kernel takes at a time."""
 encode_units = Kernel(
     "encode_units",
     "dense i2[samples, width]!; samples; width; dim; units",
@@ -178,8 +179,8 @@ class RandomColumns:
     def _choices(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The columns that units add, and whether they subtract them; (units, terms) each.
 
-        Of the hashes of unit j (positions ``j * dim`` and on), the ``terms`` smallest choose its
-        columns, and their lowest bits those that it subtracts.
+        The ``terms`` smallest hashes of unit j (positions from ``j * dim`` on) choose its columns,
+        and their lowest bits say which it subtracts.
         """
         columns = np.empty((self.count, self.terms), np.int64)
         negative = np.empty((self.count, self.terms), np.bool_)

@@ -60,9 +60,9 @@ _TERMS = annotate(
 
 
 class TableSettings(Settings, frozen=True):
-    """Settings of a `TableEncoder`: those of random features, but that classes are never counted.
+    """Settings of a `TableEncoder`: those of random features, but sums are never counted by class.
 
-    Nobody has measured what counting by class gains beside symbols.
+    We have not measured what counting by class gains beside symbols.
     """
 
     units: Annotated[int, _UNITS] | None = None

@@ -73,7 +73,7 @@ def cells_of(statistics: Statistics, columns: int | None = None) -> Iterator[NDA
 
 
 def find_smallest_difference(statistics: Statistics) -> int:
-    """Fewest samples that two cells differ by, of which one is a part of the other; 0 if none do.
+    """Fewest samples by which a cell exceeds another that is a part of it; 0 without such cells.
 
     A symbol whose samples all have another symbol can be taken off that one: what is left is a set,
     and its pairs with all columns are differences of cells.
@@ -98,7 +98,7 @@ def find_smallest_difference(statistics: Statistics) -> int:
 
 
 def independent_columns(statistics: Statistics) -> int:
-    """How many columns are independent, as a rule: with as many samples, these may be found.
+    """How many columns are usually independent: that many samples may be reconstructed.
 
     The columns of each table add up to the constant column: these sums are one column.
     """

@@ -5,7 +5,7 @@ rotation. If they generate Z^n, all vectors of n whole numbers, then only one ro
 back, up to the order of the samples: lattice reduction finds it. They can generate Z^n only if at
 least n of them are independent; n + m columns drawn at random do so with probability
 1 / (zeta(m + 1) ... zeta(m + n)). We have tried every attack named here: docs/security.md has the
-figures. Where symbols are counted, `safle.statistics.join_cells` is run, and its result is said.
+figures. Where symbols are counted, `safle.statistics.join_cells` is run, and its result is shown.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def expose_cells(samples: int, tables: Iterable[NDArray[Any]]) -> Exposure:
 
 
 def describe_cells(cells: Cells) -> str:
-    """How many cells there are, and how many of them of few samples."""
+    """How many cells there are, and how many of them have few samples."""
     return CELLS.format(occupied=cells.occupied, below=cells.below, least=LEAST_CELL)
 
 
@@ -169,7 +169,7 @@ def _spare_columns(statistics: Statistics) -> int:
 
 
 def _count_by_class(statistics: Statistics) -> int:
-    """Samples of classes that have no more samples than their own gram has independent columns."""
+    """Samples of classes with at most as many samples as independent columns in their own gram."""
     parts = statistics.by_class
     return sum(part.sample_count for part in parts if _spare_columns(part) >= 0)
 

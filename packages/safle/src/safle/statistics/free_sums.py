@@ -1,4 +1,4 @@
-"""Free sums: what of statistics the algebra leaves free, as one vector, and back.
+"""Free sums: the entries of statistics that do not follow from others, as a vector and back.
 
 Of each expert, the first code is 1 minus its others; a constant column is its scale; the square of
 a code is the code; and two codes of one expert never meet. The vector leaves all of that out, and
@@ -6,9 +6,9 @@ a code is the code; and two codes of one expert never meet. The vector leaves al
 
 ``class counts | class sums, column by column | products, row by row``
 
-A product of two columns stands in the row of the first of them. Where columns are counted by
-class, `take_all` puts the products of each class behind it; if all columns are, the products are
-the sum of those, and left out.
+A product of two columns is in the row of the first of them. Where columns are counted by class,
+`take_all` puts the products of each class behind it; if all columns are, the products are the sum
+of those, and left out.
 """
 
 from __future__ import annotations
@@ -111,17 +111,17 @@ class FreeSums:
 
     @property
     def counts(self) -> slice:
-        """Where the class counts stand in the vector."""
+        """Where the class counts are in the vector."""
         return slice(0, self.class_count)
 
     @property
     def cross(self) -> slice:
-        """Where the class sums stand in the vector."""
+        """Where the class sums are in the vector."""
         return slice(self.class_count, self.class_count * (1 + len(self.rows)))
 
     @property
     def products(self) -> slice:
-        """Where the products stand in the vector."""
+        """Where the products are in the vector."""
         return slice(self.cross.stop, self.cross.stop + int(self.starts[-1]))
 
     @property
@@ -141,7 +141,7 @@ class FreeSums:
 
     @cached_property
     def squares(self) -> Integers:
-        """Where the squares of columns stand in the vector."""
+        """Where the squares of columns are in the vector."""
         has_square = self.firsts == np.arange(len(self.rows))
         return self.products.start + self.starts[:-1][has_square]
 
@@ -188,7 +188,7 @@ class FreeSums:
         return without_absent(self.restore(fingerprint, names, vector))
 
     def restore(self, fingerprint: str, names: Sequence[ClassName], vector: Integers) -> Statistics:
-        """All sums that follow from a vector; nobody checks yet whether samples can have them."""
+        """Restore all sums from a vector, without verifying that samples can have them."""
         space = CodeSpace(fingerprint, self.layout)
         counts = vector[self.counts]
         cross = self.restore_rows(vector[self.cross].reshape(-1, self.class_count), counts)

@@ -1,9 +1,9 @@
 """The join: whole samples from counts of pairs of symbols.
 
-A pair cell (s, t) that holds m samples is a set of m samples, each of which has one symbol of every
-other table and one class. All pairs of these symbols occur, so each sample is a clique of occupied
-cells, through (s, t), with one symbol of every table. If there is only one such clique, it is the
-m samples. They are subtracted from the counts, which leaves more cells with a single clique.
+A pair cell (s, t) that holds m samples is a set of m samples, each with one symbol of every other
+table and one class. All pairs of these symbols occur, so each sample is a clique of occupied cells,
+through (s, t), with one symbol of every table. If there is only one such clique, it is the m
+samples. They are subtracted from the counts, which leaves more cells with a single clique.
 
 The diagonal is a cell of pairs, and the class is a table: a symbol that occurs once and a class of
 one sample are the simplest cases. What is found is certain; what is not found may be found by
@@ -22,14 +22,14 @@ from safle.statistics.statistics import Statistics
 from safle.statistics.triangle import Integers
 
 MAX_COLUMNS = 4_096
-"""Columns that are joined: their counts take 64 MB. Of more, the first tables are."""
+"""Most columns that are joined: their counts take 64 MB. Of more, the first tables are joined."""
 MAX_FAILURES = 200
-"""Cells that are tried in vain before the join ends: some seconds."""
+"""Cells without a result after which the join ends: some seconds."""
 MAX_NEAR = 512
 NEAR_PER_TABLE = 8
 """Symbols that may go with a cell; with more, its cliques are not searched."""
 MAX_SEEDS = 1 << 18
-"""Cells that are tried; of more, a part, evenly spread."""
+"""Most cells that are tried; of more, an even selection."""
 MAX_STEPS = 100
 """Steps of the search for a clique before a cell is given up."""
 

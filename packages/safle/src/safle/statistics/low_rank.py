@@ -34,7 +34,7 @@ TILE = 1024
 DEPENDENT_SHARE = 1e-11
 """A column is dependent if its remaining square is below this share of the largest square."""
 INTEGER_DISTANCE = 0.25
-"""Computed values that differ by less stand for the same integer."""
+"""Computed values that differ by less are the same integer."""
 MAX_SQUARE = 2.0**53
 """Squared length that no column reaches: 65,535 samples of 32,767 stay 128 times below."""
 ROUNDING = 0.01
@@ -86,7 +86,7 @@ class LowRank:
 
     @staticmethod
     def of(columns: Integers, chosen: Integers, rank: int, margins: Margins) -> LowRank:
-        """The gram with these columns at ``chosen``, ``rank`` of which are independent."""
+        """The gram with these columns at ``chosen``; ``rank`` of them are independent."""
         block = columns[chosen].astype(np.float64)
         tolerance = DEPENDENT_SHARE * float(block.diagonal().max(initial=0.0))
         with blas_for(rank**3 / 3):

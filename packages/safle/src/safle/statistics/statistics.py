@@ -170,7 +170,7 @@ class Sums(Margins):
 
     @property
     def promise(self) -> str:
-        """What noise promises to everyone who is one sample of these sums; empty if exact."""
+        """What noise promises to each person who is one sample of these sums; empty if exact."""
         return ""
 
     @property
@@ -317,7 +317,7 @@ class Statistics(Sums):
         return value
 
     def vector_bounds(self) -> NDArray[np.int64]:
-        """Of a zero: 1 for a code, the largest magnitude for a dense column, for products both."""
+        """Of a zero: 1 for a code, else a column's largest magnitude; for products, of both."""
         from safle.statistics.free_sums import bound_all
 
         return bound_all(self.layout, len(self.class_names))

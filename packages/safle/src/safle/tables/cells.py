@@ -58,8 +58,7 @@ def read_cells(
     """Feature values of a column's cells, of any type, float64, (cells,); NaN is missing.
 
     ``refuse`` is called for the first cell that is not a number. Numbers are those of Python's
-    ``float``. A mark of ``missing`` that is a number is found however it is written: -9 also
-    for -9.0.
+    ``float``. A mark of ``missing`` that is a number is found in every spelling: -9 also for -9.0.
 
     >>> import polars
     >>> from safle import Column
@@ -145,7 +144,7 @@ def _numbers(
     cast = stripped.cast(float, strict=False)
     values = np.array(cast.to_numpy(), np.float64)
     values[gaps] = math.nan
-    # polars leaves a few: numbers with a unit, spellings that only Python reads, or no numbers.
+    # polars leaves a few: numbers with a unit, spellings that only Python reads, other texts.
     unread = np.flatnonzero(cast.is_null().to_numpy() & ~gaps)
     known: dict[str, float] = {}
     for row in unread.tolist():
@@ -170,12 +169,12 @@ def numeric_marks(missing: Iterable[str]) -> list[float]:
 
 
 def find_gaps(texts: Series, missing: Iterable[str]) -> Series:
-    """Which texts, without spaces around them, stand for no value, in any case."""
+    """Which texts, without spaces around them and in any case, mean a missing value."""
     return texts.str.to_lowercase().is_in([mark.strip().lower() for mark in missing])
 
 
 def find_missing(texts: Series, missing: Sequence[str]) -> Series:
-    """As `find_gaps`; a mark that is a number is found however it is written.
+    """As `find_gaps`; a mark that is a number is found in every spelling.
 
     >>> import polars
     >>> find_missing(polars.Series(["-9.0", "NA", "9"]), ["-9", "NA"]).to_list()

@@ -32,7 +32,7 @@ MAX_MARKS = 3
 MIN_REST = 10
 """Fewer other values than this are codes, and one end of codes may lie apart."""
 MIN_SHARE_OF_MARKS = 0.03
-"""Share of the cells from which on any value may be a mark; an odd value that is true is rarer."""
+"""From this share of the cells on, any value may be a mark; a true outlier is rarer."""
 _USUAL_MARK = re.compile(r"9*[789]|7{2,}|8{2,}")
 """9, 99, 998, 77, 888 and the like, without a sign or a point."""
 Lone = tuple[float, int, float]
@@ -43,7 +43,7 @@ _DAY = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 def find_doubt(
     name: str, cells: Series, present: Series, labels: Sequence[str], lone: Sequence[Lone]
 ) -> str:
-    """What a drafted column may be instead, by the first question that finds something."""
+    """What a drafted column may be instead, by the first check that finds something."""
     return doubt_feature(present) or doubt_copy(cells, labels) or doubt_lone(name, lone)
 
 

@@ -1,4 +1,4 @@
-"""A client's table -> a draft of its schema, which shows no value that few samples have."""
+"""A client's table -> a draft of its schema, which shows only values of many samples."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ MAX_DISTINCT = 100
 """Most different texts of a category: a column with more holds names, numbers or remarks."""
 MAX_UNITS = 4
 ALL = ""
-"""Instead of a column's name: all columns, no column has an empty name."""
+"""In place of a column's name: all columns. No column has an empty name."""
 MAX_REASONS = 5
 """Most columns whose reasons an error names."""
 SPARSE_REASONS = ("has a value", "hardly ever varies")
-"""How reasons begin for which a column is not a feature here, but may be one in another table."""
+"""Beginnings of the reasons why a column is not a feature here, but may be one in another table."""
 _UNIT_IN_NAME = re.compile(r".*[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*")
 
 
@@ -88,7 +88,7 @@ def draft_schema(
     ----------
     labels : one for each sample, if they are not a column of the table
     categories : columns that are categories though they look like numbers
-    missing : texts that stand for a missing value: ``"-9"`` in all columns, ``"chol=0"`` in one
+    missing : texts that mean a missing value: ``"-9"`` in all columns, ``"chol=0"`` in one
 
     Examples
     --------

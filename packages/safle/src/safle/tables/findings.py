@@ -1,8 +1,9 @@
 """Values that an encoder does not expect: another unit or spelling, or nothing but gaps.
 
-They are counted where samples are counted, so that every way to count warns alike. If values are
-none of a column's levels, lie far outside its range, or more lie outside than a draft leaves out, a
-warning says how many; if more than a tenth do, the table is refused, unless the caller allows it.
+They are counted where samples are counted, so that every way to count warns alike. A warning says
+how many values are not among a column's levels, are far outside its range, or are outside in larger
+number than a draft leaves out. If more than a tenth are, the table is refused, unless the caller
+allows it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MIN_JUDGED = 20
 MAX_WORST = 5
 """Columns that one line about many of them names."""
 NARROW_SHARE = 0.05
-"""Values in a wrong unit span less of a range: a thousandth if kilograms stand for grams."""
+"""Values in a wrong unit span less of a range: a thousandth for kilograms instead of grams."""
 ADVICE = (
     "are they in the units, and written as the levels, that the encoder was made for? Correct the "
     "table or the schema, or allow it with --allow-outside (allow_outside=True in Python)"
@@ -169,7 +170,7 @@ class Findings:
         return self._describe(numbers, -spans / np.where(high > low, high - low, 1.0), text)
 
     def _texts_gaps(self) -> list[str]:
-        """Sentences about gaps in features that no client had a gap in."""
+        """Sentences about gaps in features that were never missing at any client."""
         if self._never_missing is None:
             return []
         gaps = np.where(self._never_missing, self.samples - self.present, 0)

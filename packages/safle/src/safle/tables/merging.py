@@ -1,4 +1,4 @@
-"""Drafts of several clients -> one schema that fits the tables of all, and what they differ in."""
+"""Drafts of several clients -> one schema that fits the tables of all, and their differences."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _check_labels(drafts: Drafts) -> None:
 
 
 def _merge_columns(by_source: Mapping[str, Column], draft_count: int) -> Column:
-    """One column of those that some drafts have."""
+    """One column from those of the drafts that have it."""
     columns = [*by_source.values()]
     name = columns[0].name
     optional = len(columns) < draft_count or any(column.optional for column in columns)

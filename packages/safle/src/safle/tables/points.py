@@ -1,4 +1,4 @@
-"""Points that somebody has to settle: what drafts that can be merged still do not agree about.
+"""Points that somebody has to settle: differences between drafts that can be merged.
 
 A rule is a function from one column, as all drafts have it, to sentences. Nothing is merged
 silently over a point: somebody mends the tables, or accepts it by its name.
@@ -30,7 +30,7 @@ MAX_RATIO = 3
 MAX_CODE = 9
 """Whole numbers up to this one may be codes of levels: ranges of these that only touch differ."""
 SHARE_LOWER = 0.2
-"""And one that begins so much lower, as a share of a width: a part may be in another unit."""
+"""A range that begins lower by this share of a width: a part may be in another unit."""
 _UNIT = "kg|g|mg|ug|µg|ng|lbs?|cm|mm|inch|ft|years?|months?|days?|[munp]?mol|dl|ml|iu|mmhg|kpa|%"
 _UNIT_IN_NAME = re.compile(
     rf"[(\[][^()\[\]]*[)\]]|[\s_,;:]+(in[\s_]+)?({_UNIT})([\s_/]*(d|m)?l)?$", re.IGNORECASE
@@ -247,7 +247,7 @@ def _find_lone(columns: Columns, _: Drafts) -> Iterator[str]:
 
 
 def _find_marks_among_words(columns: Columns, _: Drafts) -> Iterator[str]:
-    """A number or a dash that one file has among levels that are words, and no other file has."""
+    """A number or a dash that only one file has, among levels that are words."""
     for file, column in columns.items():
         others = {text for name, other in columns.items() if name != file for text in other.levels}
         odd = [text for text in column.levels if is_number(text) or not any(map(str.isalnum, text))]
@@ -272,7 +272,7 @@ def _find_below_zero(columns: Columns, _: Drafts) -> Iterator[str]:
 
 
 def _find_marks_within(columns: Columns, drafts: Drafts) -> Iterator[str]:
-    """Numbers that one file takes for missing, and another may have as a value."""
+    """Numbers that mean a missing value in one file, and may be a value in another."""
     marks = {file: _marks(drafts[file], column) for file, column in columns.items()}
     for file, declared in marks.items():
         for other, column in _numbers(columns).items():

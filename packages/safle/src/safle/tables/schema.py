@@ -30,9 +30,10 @@ MAX_LEVELS = (1 << 16) - 2
 """With a symbol for gaps and one for other levels, they fit 16 bits."""
 LABEL_COLUMN = "label"
 MIN_SAMPLES = 5
-"""By default, this many samples have each drafted level or class, or lie at or beyond an end."""
+"""By default, each drafted level or class has this many samples, as do the values at or beyond each
+end of a range."""
 RARE = "rare"
-"""Stands in a draft for a number that few samples have."""
+"""In a draft, in place of a number that few samples have."""
 NUMBER_ADVICE = (
     "if the column is numeric, correct or empty its other cells and draft again, or set low and "
     "high in the draft by hand and add the texts of these cells to 'missing' there; if it is a "
@@ -59,7 +60,7 @@ class Column:
     others: bool = False
     """Whether other levels are expected, each too rare to be named."""
     missing: tuple[str, ...] = ()
-    """Texts that stand for a missing value in this column alone."""
+    """Texts that mean a missing value in this column alone."""
     lone: tuple[str, ...] = ()
     """Of a draft: numbers far from all others, which may mark missing values; `RARE` for one in few
     cells. A merge asks about them, and drops them."""
@@ -113,7 +114,7 @@ class Schema:
     Attributes
     ----------
     columns : each is a feature
-    missing : texts that stand for a missing value, in upper or lower case
+    missing : texts that mean a missing value, in upper or lower case
     ignore : columns that tables may have and that are not features
     classes : the only labels that are allowed; empty if all are
     label_column : the column of labels

@@ -1,8 +1,8 @@
 """Columns with names -> features, from a file or from a frame of pandas, polars or pyarrow.
 
 A frame is first converted to polars, and then read like a file. With a schema, text becomes
-levels, and missing values become NaN. A frame is recognised by the names of its columns, so that
-no library of frames need be imported.
+levels, and missing values become NaN. A frame is recognised by the names of its columns, so that no
+frame library needs to be imported.
 """
 
 from __future__ import annotations
@@ -136,10 +136,10 @@ class ColumnSource:
         return matrix
 
     def _count_otherwise(self, name: str, missing: Sequence[str]) -> int:
-        """How many cells hold the number of a missing mark, written otherwise than the mark."""
+        """How many cells hold the number of a missing mark in another spelling."""
         if self.frame[name].dtype.is_numeric() or not (numbers := numeric_marks(missing)):
             return 0
-        # As it stands in the file: a decimal comma is not a point.
+        # As it is in the file: a decimal comma is not a point.
         written = as_texts(self.frame[name]).str.strip_chars()
         read = self.texts(name).str.strip_chars().cast(float, strict=False)
         return int((read.is_in(numbers) & ~find_gaps(written, missing)).sum())

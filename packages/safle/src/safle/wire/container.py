@@ -1,4 +1,4 @@
-"""The container of every safle file that travels: magic, version, digest, header, sections.
+"""The container of every safle file that is sent: magic, version, digest, header, sections.
 
 Byte by byte in docs/wire-format.md. Reading checks every size against the file,
 the limit and the shapes in the header before it allocates memory.
@@ -64,7 +64,7 @@ class Container:
     digest : of header and sections, as the file declares it; `finish` checks it
     frames : compressed section and raw size by name, in the order of the file
     limit : most bytes that reading the file may take
-    reserved : bytes that reading takes, as far as the reader has said
+    reserved : bytes that reading takes, as far as the reader has reserved them
     """
 
     file_type: int
@@ -83,7 +83,7 @@ class Container:
         return sum(raw for _, raw in self.frames.values())
 
     def reserve(self, size: int, content: str) -> None:
-        """Refuse if ``size`` bytes more for ``content`` exceed the limit, or what is free."""
+        """Refuse if ``size`` more bytes for ``content`` exceed the limit or the free memory."""
         self.reserved += size
         if self.reserved > self.limit:
             raise WireError(f"reading {content} takes {over_limit(self.reserved, self.limit)}")

@@ -1,4 +1,4 @@
-"""File formats: one for each value that travels, and four functions that work for all of them.
+"""File formats: one per type of value, and four functions that work for all of them.
 
 `encode`, `decode`, `read` and `write` find the format of a value by its ``format``, a name. Other
 rooms and houses add formats by entry points in the group ``safle.formats``: the name of a type of
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from safle.statistics.statistics import Statistics
 
 FORMATS = {"statistics": "safle.wire.statistics", "histogram": "safle.wire.histogram"}
-"""The formats of this room, and their modules, each of which has a ``FORMAT``."""
+"""The formats of this room, and their modules; each module has a ``FORMAT``."""
 HOUSE = "safle-private"
-"""The package that has all formats which the core does not have."""
+"""The package with the formats that the core lacks."""
 Value = TypeVar("Value")
 Sections = Mapping[str, bytes | NDArray[np.integer[Any]]]
 Admit = Callable[[tuple[ClassName, ...]], None]
@@ -109,7 +109,7 @@ def format_named(name: str) -> FileFormat[Any]:
 
 
 def encode(value: Any) -> bytes:
-    """The bytes of a file of any value that travels: equal values have equal bytes.
+    """The bytes of a file of any value with a format: equal values have equal bytes.
 
     >>> import numpy as np
     >>> from safle import Histogram

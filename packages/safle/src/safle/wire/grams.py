@@ -4,8 +4,9 @@ The gram alone determines the columns sent, so that equal statistics have equal 
 tried in a fixed order: first a constant, which costs nothing because its products are the totals;
 then all columns that are not constant, narrow ranges first, those of one range in the order of a
 hash. Of the first ``2 n + 64``, the lexicographically first independent ones (modulo a prime, so
-that no rounding decides) are the basis; some spare columns behind it help where it is nearly
-dependent. An entry is sent as its difference from ``t_i t_j // n``, which the totals predict.
+that no rounding decides) are the basis; some spare columns, more than the basis needs, follow it
+and help where it is nearly dependent. An entry is sent as its difference from ``t_i t_j // n``,
+which the totals predict.
 
 The class sums and count of a class are its products with the constant column: these are not sent
 again, and a class of one sample needs nothing more than its sums.
@@ -38,7 +39,7 @@ PER_SPARE_OF_CLASS = 32
 MAX_SAMPLES = 65_535
 """Products of two totals, up to 32,767 n each, stay within 62 bits."""
 PROBES = 32
-"""Vectors of random signs, each of which shows a wrong entry with probability 1/2 at least."""
+"""Vectors of random signs; each shows a wrong entry with probability of at least 1/2."""
 TOLERANCE = 0.1
 
 
@@ -66,7 +67,7 @@ def candidates(margins: Margins) -> tuple[Integers, int]:
 
 @dataclass(frozen=True)
 class _BasisColumns:
-    """Columns that stand for the gram of few samples.
+    """Columns that determine the gram of few samples.
 
     Attributes
     ----------
@@ -80,7 +81,7 @@ class _BasisColumns:
 
     @staticmethod
     def of(margins: Margins, basis: NDArray[np.bool_], per_spare: int) -> _BasisColumns:
-        """The columns that a basis, some of the `candidates`, stands for."""
+        """The columns that a basis, some of the `candidates`, selects."""
         order, _ = candidates(margins)
         places = np.flatnonzero(basis)
         end = int(places[-1]) + 1 if len(places) else 0
@@ -192,7 +193,7 @@ def _basis(statistics: Statistics) -> NDArray[np.bool_]:
 
 
 def _determines(statistics: Statistics, chosen: _BasisColumns, entries: Integers) -> bool:
-    """Whether the receiver would restore every entry; random combinations of them tell."""
+    """Whether the receiver would restore every entry, tested by random combinations of them."""
     try:
         gram = LowRank.of(entries, chosen.chosen, chosen.rank, statistics)
     except InvariantError:

@@ -90,7 +90,7 @@ def _restore(
     admit(tuple(header.classes))
     statistics = _read_sums(opened, header, found)
     if like is None:
-        # What is to be added is checked when it is.
+        # Statistics that are added are checked when they are added.
         statistics.gram.require_integers()
     return statistics
 
