@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,21 @@ def test_add_remove_and_solve_give_the_models_of_files(folder):
     safle("solve", "store", "-o", "3.model", folder=folder)
     assert (folder / "3.model").read_bytes() == (folder / "ab.model").read_bytes()
     assert "none" in safle("store", "verify", "store", folder=folder).stdout
+
+
+def test_a_folder_is_added_by_one_command(folder):
+    inside = folder / "clients"
+    inside.mkdir()
+    for name in ("a", "b"):
+        shutil.copy(folder / f"{name}.stats", inside)
+    (inside / "a.stats.release.json").write_text("what lies beside a contribution is not one")
+    add = ("store", "add", "whole", "--encoder", "encoder.safetensors", inside)
+    assert re.search(r"added +2", safle(*add, folder=folder).stdout)
+    safle("sum", "whole", "-o", "whole.total", folder=folder)
+    assert (folder / "whole.total").read_bytes() == (folder / "ab.total").read_bytes()
+    (folder / "nothing").mkdir()
+    refused = safle("store", "add", "whole", "nothing", folder=folder, code=1)
+    assert "no file" in refused.stderr
 
 
 def test_a_store_is_solved_by_its_own_encoder_and_a_file_names_none(folder):

@@ -8,18 +8,18 @@ from typing import Any
 import rich_click as click
 
 from safle.basics.memory import readable
-from safle.basics.paths import naming
+from safle.basics.paths import BESIDE, find_files, naming
 from safle.basics.texts import list_names
 from safle.cli import options as opt
 from safle.cli.facts import warn_of_classes
 from safle.cli.session import Session, command, examples, explain
 from safle.encoders.base import load_encoder
-from safle.errors import SafleError, StoreError
+from safle.errors import InvalidInput, SafleError, StoreError
 from safle.server.store import Store
 from safle.wire.container import read_limited
 
 EXAMPLES = (
-    "safle store add store --encoder encoder.safetensors clients/*.stats",
+    "safle store add store --encoder encoder.safetensors clients/",
     "safle store add store late.stats --client hospital-c",
     "safle store list store",
     "safle store verify store",
@@ -40,7 +40,7 @@ def store() -> None:
 
 @command(*EXAMPLES, of=store)
 @opt.store_argument
-@click.argument("files", type=opt.FILE, nargs=-1, required=True, help="Statistics files.")
+@click.argument("files", type=opt.PLACE, nargs=-1, required=True, help="Files, or folders of them.")
 @opt.option("--client", CLIENT, "NAME", show_default="the file's name without its suffix")
 @opt.file_option("--encoder encoder_path", ENCODER, show_default="the store's")
 @opt.flag("--allow-duplicates", "Accept equal counts from two clients.")
@@ -55,6 +55,9 @@ def add(
     an interruption: files already accepted stay as they are. The store keeps the limits for later
     contributions.
     """
+    files = tuple(map(Path, find_files(files, except_for=BESIDE)))
+    if not files:
+        raise InvalidInput("the folder holds no file; expected at least one contribution")
     if client is not None and len(files) > 1:
         raise click.UsageError(f"--client names one client; found {len(files)} files")
     refused = 0

@@ -81,6 +81,7 @@ def verify_margins(margins: Margins) -> None:
     _check_class_sums(margins)
 
 
+@blas_for()
 def verify(statistics: Sums) -> None:
     """Raise `InvariantError` naming the invariant that fails, and where."""
     verify_margins(statistics)
