@@ -270,6 +270,19 @@ def test_a_report_says_what_the_most_frequent_class_reaches_and_which_is_never_p
     assert "never predicted" not in EvaluationReport(both).facts()
 
 
+def test_rare_classes_that_are_hardly_found_are_named() -> None:
+    bins = np.zeros((2, 2, 1024), np.int64)
+    bins[0, :, 600] = bins[1, ::-1, 423] = 7, 93
+    confidence = np.zeros((2, 1024), np.int64)
+    confidence[:, 600] = 7, 93
+    few = np.array([[92, 1], [6, 1], [0, 0]])
+    counts = safle.Evaluation("0" * 64, ("fit", "ill"), few, bins, confidence)
+    assert EvaluationReport(counts).facts()["hardly found"] == "ill (1 of 7)"
+    half = replace(counts, confusion=np.array([[89, 4], [3, 4], [0, 0]]))
+    assert not EvaluationReport(half).hardly_found
+    assert "hardly found" not in EvaluationReport(half).facts()
+
+
 def test_the_areas_under_the_curves_of_a_page_are_its_figures(answered: Answered) -> None:
     counts = safle.evaluate(*answered)
     lines = re.findall('<polyline points="([^"]*)"', EvaluationReport(counts).to_html())

@@ -171,6 +171,12 @@ def _show(session: Session, report: EvaluationReport, title: str, privacy: dict[
         session.table(titles, rows)
     session.table(CLASS_TITLES, report.rows())
     session.text(report.confusion_lines())
+    if report.hardly_found:
+        session.warn(
+            f"rare classes are hardly found: {name_some(report.hardly_found)}; if they matter as "
+            "much as the others, solve the same sums with 'safle solve --priors uniform': more of "
+            "their samples are found, and more of the frequent classes' are mistaken for them"
+        )
 
 
 @command(

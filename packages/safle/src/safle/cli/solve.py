@@ -74,6 +74,10 @@ def _explain(total: Path, **how: Any) -> str:
     return "a sum does not show which contribution is at fault; solving a store does"
 
 
+RARE = 10
+"""A class that another one outnumbers so many times is rare."""
+
+
 @command(
     "safle solve store -o model.safetensors",
     "safle solve total.stats --encoder encoder.safetensors -o model.safetensors",
@@ -128,6 +132,20 @@ def solve(
     if curve is not None and ridge_curve is not None:
         _write_curve(ridge_curve, curve)
     session.facts(f"{output}: model", _facts(model, solution))
+    if how["priors"] is None:
+        _advise_priors(session, statistics)
+
+
+def _advise_priors(session: Session, statistics: Sums) -> None:
+    """Name the option that finds rare classes, if some are rare."""
+    counts = dict(zip(statistics.class_names, statistics.class_counts.tolist(), strict=True))
+    rarest = min(counts, key=counts.__getitem__)
+    most = max(counts.values())
+    if most > RARE * counts[rarest]:
+        session.note(
+            f"class {rarest} has {counts[rarest]:,} samples, another {most:,}: rare classes are "
+            "often taken for frequent ones; --priors uniform finds more of them"
+        )
 
 
 def _load_encoder(total: Path, path: Path | None) -> Encoder:

@@ -36,6 +36,11 @@ SIDE = 200
 Counts = NDArray[np.int64]
 Curve = Callable[[Counts, Counts], tuple[NDArray[Any], NDArray[Any]]]
 
+HARDLY = 0.5
+"""A rare class of which a smaller share is predicted right is named."""
+MIN_SAMPLES = 5
+"""Of fewer samples the share says too little."""
+
 
 @dataclass(frozen=True)
 class EvaluationReport:
@@ -96,6 +101,16 @@ class EvaluationReport:
         predicted = self.counts.confusion.sum(axis=0)
         return [self.counts.class_names[place] for place in np.flatnonzero(predicted == 0)]
 
+    @property
+    def hardly_found(self) -> dict[ClassName, str]:
+        """Classes rarer than the mean of which few samples are predicted right, and how few."""
+        counted = self.counts.class_counts[:-1]
+        right = np.diagonal(self.counts.confusion)
+        rare = (counted >= MIN_SAMPLES) & (counted < counted.mean())
+        places = np.flatnonzero(rare & (right < HARDLY * counted))
+        names = self.counts.class_names
+        return {names[at]: f"{right[at]:,} of {counted[at]:,}" for at in places}
+
     def facts(self) -> dict[str, object]:
         """Titles and figures of all sites together, as text."""
         right = int(np.trace(self.counts.confusion))
@@ -111,6 +126,8 @@ class EvaluationReport:
         shown["always the most frequent class"] = f"{self.largest_class:.2%}"
         if self.never_predicted:
             shown["never predicted"] = ", ".join(map(str, self.never_predicted))
+        if hardly := self.hardly_found:
+            shown["hardly found"] = ", ".join(f"{name} ({few})" for name, few in hardly.items())
         if len(self.counts.class_names) == 2:
             positive = self.counts.class_names[-1] if self.positive is None else self.positive
             shown["sensitivity"] = f"{shown['sensitivity']} of {positive}"
