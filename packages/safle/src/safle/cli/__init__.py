@@ -1,4 +1,4 @@
-"""The command line: a federation with nothing but files, a group of commands a module.
+"""The command line: a federation with files only; one module per group of commands.
 
 `main` lists the commands and imports a module when one of its commands is called. What is listed
 below is for the commands of other packages.

@@ -234,7 +234,7 @@ def rehearse(
 
     It counts and packs them as [b]safle count[/b] would, but writes no file. It also tests a model
     of four fifths of them on the last fifth: a federation does better. [b]safle attack[/b] of
-    safle-lab works samples out of a file.
+    safle-lab reconstructs samples from a file.
     """
     from safle.site.rehearsal import rehearse as count_and_judge
 
@@ -264,5 +264,5 @@ def rehearse(
     }
     session.facts(f"{features}: a contribution", facts)
     session.text([f"warning: {text}" for text in rehearsal.doubts])
-    # Last, where it is read.
+    # Last, where people look.
     show_exposure(session, exposure)

@@ -60,13 +60,12 @@ PAGE = "Also write a page: figures, curves, reliability, confusion matrix."
 def evaluate(
     session: Session, /, files: tuple[Path, ...], counts: Path | None, **options: Any
 ) -> None:
-    """Evaluate a model on a labelled table, or show what several sites have counted.
+    """Evaluate a model on a labelled table, or show the counts of several sites.
 
-    The samples must not be among those that were counted: the model has seen those, and does
-    better on them; the command cannot know. Shares and areas have intervals of 95 %. A class that
-    the model has never seen counts as an error. With --counts, a site writes integers that add up
-    over sites: the confusion matrix, and how many samples of each class were given which
-    probability.
+    Use samples that were not counted for training: on counted ones the model does better, and the
+    command cannot know. Shares and areas have intervals of 95 %. A class that the model has never
+    seen counts as an error. With --counts, a site writes integers that add up over sites: the
+    confusion matrix, and a histogram of the given probabilities per class.
     """
     privacy: dict[str, str] = {}
     if peek_file_type(files[0]) == "evaluation counts":
@@ -75,7 +74,7 @@ def evaluate(
         sites = _read_sites(files)
         total = reduce(add, sites.values())
     elif len(files) == 2:
-        # What stays here is subject to no policy.
+        # A policy applies only to what leaves.
         leaves = counts is not None
         policy = Policy.find(options["policy_path"]) if leaves else None
         before = prepare_before(options) if leaves else None
@@ -126,7 +125,7 @@ def _count(
 
 
 def _check_classes(session: Session, model: Model, table: Table, path: Path) -> None:
-    """Refuse labels that the model knows none of, and say which it does not know."""
+    """Refuse a table without any class of the model; name the unknown classes."""
     labels = table.labels
     present = set() if labels is None else {*np.unique(labels).tolist()}
     unknown = present - {*model.class_names}
@@ -195,13 +194,13 @@ def _show(session: Session, report: EvaluationReport, title: str, privacy: dict[
 def fit_temperature(
     session: Session, /, model: Path, counts: tuple[Path, ...], output: Path
 ) -> None:
-    """Give a model the temperature that suits its answers on samples it was not made of.
+    """Give a model the temperature that suits its answers on samples outside its training.
 
-    For heads that statistics tell no temperature of, as those of noisy sums, or a wrong one.
-    Probabilities change, and no class does.
+    For models whose statistics give no temperature, such as those of noisy sums, or a poor one.
+    Probabilities change; predicted classes do not.
 
-    Counts do not say which samples they are of. On those that the model was made of it is right
-    too often, and the temperature would make it too sure: evaluate on others.
+    Evaluate samples that were not counted for training; otherwise the model becomes overconfident.
+    Counts do not show which samples they are of, so the command cannot check this.
     """
     before = load_model(model)
     total = reduce(add, _read_sites(counts).values())
@@ -231,9 +230,9 @@ MODE = "How contributions travelled: readable by the server, or as private sums.
 def card(session: Session, /, model: Path, test: Path | None, output: Path, **options: Any) -> None:
     """Write a model card: sites, samples, head, privacy, figures, digests and limits.
 
-    With --sum, the model must have been solved from exactly that: a store that has changed since
-    is refused. It is Markdown, to be read and completed by people: what the model
-    is for, and who answers for it, is yours to add.
+    With --sum, the model must have been solved from exactly that: a store that has changed since is
+    refused. The card is Markdown, for people to read and complete: add what the model is for, and
+    who is responsible for it.
     """
     loaded = load_model(model)
     figures = {}

@@ -40,8 +40,8 @@ CHECKED = "checksum, digest, sizes, all invariants of counts"
 def inspect_file(session: Session, /, file: Path, **selection: Any) -> None:
     """Say what a file is, what it holds, and whether it is sound.
 
-    Works on every file that safle writes, and on tables of features. [b]safle rehearse[/b]
-    says what a client would send with an encoder, and give away.
+    Works on every file that safle writes, and on tables of features. [b]safle rehearse[/b] shows
+    what a client would send with an encoder, and what that gives away.
     """
     file_type = describe.file_type_of(file)
     if file_type in _SAFETENSORS:
@@ -132,7 +132,7 @@ def _show_columns(session: Session, path: Path, problem: TableError) -> None:
 def show_log(session: Session, /, place: Path | None) -> None:
     """Show a log, and check that no line of it is damaged.
 
-    A client's log says what has left by the commands of safle, a store's what came in.
+    A client's log lists what left by the commands of safle; a store's log lists what came in.
     """
     path = place or site_log()
     if path.is_dir():

@@ -115,7 +115,7 @@ class Commands(click.RichGroup):
 
 def _find_added() -> dict[str, EntryPoint]:
     """Commands of other packages that are installed, by name."""
-    # By name: the order in which packages were installed says nothing.
+    # By name: the order in which packages were installed does not matter.
     entries = sorted(entry_points(group="safle.commands"), key=attrgetter("name"))
     return {entry.name: entry for entry in entries}
 
@@ -136,7 +136,7 @@ def app() -> None:
     """Single-round analytic federated learning: exact, order-free, one message per client.
 
     Clients count codes of their features into one small file each; the server adds the
-    files up and solves one linear system. Files may travel by any way you like.
+    files up and solves one linear system. Send the files in any way you like.
     """
 
 
@@ -168,7 +168,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 
 def _require_utf8() -> None:
-    """Begin again with UTF-8 where the locale knows ASCII only, and Python was to follow it.
+    """Restart with UTF-8 where the locale knows ASCII only, and Python would follow it.
 
     Python decides about names of files before any program runs: no later setting could open a
     file with another letter in its name. Processes that this one starts inherit the choice.

@@ -58,9 +58,9 @@ def options(*several: Decorator) -> Decorator:
 
 
 def written(names: str, text: str, **settings: Any) -> Decorator:
-    """An option that names a file to write: no file that exists, unless --force is given.
+    """An option that names a file to write; one that exists is refused unless --force is given.
 
-    Never does it replace one that the command reads.
+    A file that the command reads is always refused.
     """
     return option(names, text, "FILE", type=FILE, cls=Written, **settings)
 

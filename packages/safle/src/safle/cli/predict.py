@@ -38,8 +38,8 @@ def predict(session: Session, /, model: Path, features: Path, output: Path, **op
     Columns are matched by name, in any order, where the encoder knows names. Labels are not
     needed; a column of labels is ignored. A class whose name begins like a
     spreadsheet's formula (= + - @) gets an apostrophe in front, as does one that begins
-    with an apostrophe: take one away to have the name back. Samples of a features file of
-    images are called as the images are.
+    with an apostrophe: remove one to restore the name. Samples of a features file of images have
+    the names of the images.
     """
     classifier = load_model(model)
     samples = _predict(session, classifier, features, output, options)

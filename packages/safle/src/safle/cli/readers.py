@@ -1,4 +1,4 @@
-"""What other houses read as a table: images, as features that are made in passing.
+"""What other houses read as a table: images, by features that are made on the way.
 
 They add readers by entry points in the group ``safle.readers``: a function
 ``(session, path, source, options, labelled=...)``, which returns the features file that it made of

@@ -1,4 +1,4 @@
-"""What other houses do to a value before it leaves: their options of the commands that count.
+"""What other houses do to a value before it leaves: their options for the commands that count.
 
 They add theirs by entry points in the group ``safle.releases``: an object with two functions,
 
@@ -27,7 +27,7 @@ def _hooks() -> list[Any]:
 
 
 def before_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of all houses; without one, --round says what to install."""
+    """The options of all houses; without a house, --round says what to install."""
     hooks = _hooks()
     for hook in hooks:
         function = hook.options(function)

@@ -29,9 +29,9 @@ ACCEPT = "A reported point, such as units:age, that is right as it is."
 def schema() -> None:
     """Say what the columns of a table are: numbers, categories, gaps, units.
 
-    Every client drafts a schema of its own table, looks at it, and sends it to the operator,
-    who merges them and makes an encoder of kind table with the result: every client's tables
-    are read by it from then on.
+    Every client drafts a schema of its own table, looks at it, and sends it to the operator. The
+    operator merges the drafts and makes an encoder of kind table with the result. From then on it
+    decides how every client's tables are read.
     """
 
 
@@ -43,7 +43,7 @@ def schema() -> None:
 @opt.option("--least", LEAST, "N", type=opt.COUNT, default=5)
 @opt.output("The schema to write, a .toml file: look at it before it leaves the house.")
 def draft(session: Session, /, table: Path, output: Path, **options: Any) -> None:
-    """Draft a schema from a client's table; no value of few samples stands in it.
+    """Draft a schema from a client's table; it contains no value of few samples.
 
     A number has its usual range, without the smallest and largest values and rounded outwards;
     a category the levels that are frequent. Dates and free text are left out. Cells may be
@@ -70,11 +70,12 @@ def merge(
 ) -> None:
     """Merge drafts into one schema that fits the tables of all.
 
-    Ranges reach as far as any, and levels and classes are those of any. A column that not all
-    have is optional: who lacks it has gaps. Two units or two types of one column are refused.
+    Ranges are the union of all ranges, and levels and classes those of any draft. A column that
+    some tables lack becomes optional: its values there are missing. Two units or two types of one
+    column are refused.
 
     Where drafts seem to mean different things (other units, levels, names, marks of missing
-    values), nothing is written before each point is mended, or accepted with --accept.
+    values), nothing is written until each point is corrected, or accepted with --accept.
     """
     schemas = [Schema.read(path) for path in drafts]
     sources = [str(path) for path in drafts]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Advance = Callable[[float], None]
-"""Called with what is done: the share, 0 to 1, or how many things."""
+"""Called with the progress: a share from 0 to 1, or a number of things."""
 STANDARD_OUTPUT = Path("-")
 PIPED_WIDTH = 1000
 """Nothing is wrapped or cut where no terminal sets a width."""
@@ -68,7 +68,7 @@ class Session:
             yield
 
     def facts(self, title: str, rows: Mapping[str, object]) -> None:
-        """A result on stdout: names and values, one pair a line."""
+        """A result on stdout: names and values, one pair per line."""
         from rich.text import Text
 
         console = _console(sys.stdout)
@@ -144,7 +144,7 @@ class Session:
 
 
 def say(text: str) -> None:
-    """A line on stderr, if it can be written: a log on a full disk, or gone, ends nothing."""
+    """A line on stderr, if it can be written: a full disk does not end the command."""
     with suppress(OSError, RuntimeError, ValueError):
         click.echo(printable(text), err=True)
 
@@ -241,7 +241,7 @@ def _find_paths(value: Any) -> Iterator[Path]:
 
 
 def _check_kind(path: Path, *, file_okay: bool) -> None:
-    """Refuse what is neither a file nor a folder: reading a pipe may wait for ever."""
+    """Refuse what is neither a file nor a folder: reading a pipe may wait forever."""
     try:
         mode = path.stat().st_mode
     except OSError:

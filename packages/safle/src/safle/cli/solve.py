@@ -68,7 +68,7 @@ def _read_priors(_context: click.Context, _option: click.Parameter, text: str | 
 
 
 def _explain(total: Path, **how: Any) -> str:
-    """Whose contribution is at fault, if somebody can know."""
+    """Whose contribution is at fault, if that can be found."""
     if total.is_dir():
         return Store.open(total).explain(partial(solve_statistics, **how))
     return "a sum does not show which contribution is at fault; solving a store does"

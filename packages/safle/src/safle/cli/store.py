@@ -104,7 +104,7 @@ def _show(session: Session, folder: Path, store: Store, **more: object) -> None:
 @opt.store_argument
 @click.argument("clients", nargs=-1, required=True, help="Names, as 'safle store list' shows them.")
 def remove(session: Session, /, folder: Path, clients: tuple[str, ...]) -> None:
-    """Remove clients: their contributions are deleted, and the next model does without them."""
+    """Remove clients: their contributions are deleted; the next model is solved without them."""
     with Store.open(folder, writing=True) as opened:
         for client in clients:
             opened.remove(client)

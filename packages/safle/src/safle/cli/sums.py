@@ -44,9 +44,9 @@ def add_up(
     output: Path,
     **options: Any,
 ) -> None:
-    """Add up contributions: every file is verified first, and none is taken twice.
+    """Add up contributions: every file is verified first, and none is added twice.
 
-    Of a store it writes the sum of all clients, with the same bytes as that of their files. One
+    A store counts as the sum of all its clients, with the same bytes as the sum of their files. One
     file is in memory at a time. Order, grouping and the number of processes do not matter, and a
     sum can be summed again. A sum does not list its contributions: only a store can name them and
     remove one.

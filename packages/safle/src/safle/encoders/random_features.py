@@ -55,8 +55,7 @@ BYTES_MEAN = 1020
 SQUARED_THRESHOLD = 48_171
 """The square of 0.7 over its deviation, times 2**32."""
 MANY_UNITS = 3
-"""With this many units of one sum of columns, a weighted sum of them can vanish outside an
-interval."""
+"""Weighted sums of this many units of one sum of columns can vanish outside an interval."""
 MANY_CLASSES = 20
 """With fewer classes, counting by class gains little beside random features: docs/heads.md."""
 MAX_CLASS_BYTES = 2 << 30

@@ -1,14 +1,14 @@
 """Evaluation counts: a model's answers on a site's own samples, as integers.
 
-- ``confusion[t, c]`` samples of class t were predicted as class c; the last t stands for all
-  classes that the model does not know;
+- ``confusion[t, c]`` samples of class t were predicted as class c; the last t is for all classes
+  that the model does not know;
 - ``scores[c, 1, b]`` samples of class c, and ``scores[c, 0, b]`` of others, were given a
   probability of class c in bin b of 1024;
 - ``confidence[r, b]`` answers were right (r = 1) or wrong with such a probability.
 
 A probability p is in bin ``floor(asinh(log(p / (1 - p))) * 72 + 512)``, kept within 0 to 1023:
-narrow where there is doubt. All arrays add up over sites, and count the same samples. The file, of
-type 9, has these sections in planes; its header has ``model`` (SHA-256 of the model's file),
+narrow near 1/2. All arrays add up over sites, and count the same samples. The file, of type 9, has
+these sections in planes; its header has ``model`` (SHA-256 of the model's file),
 ``classes`` (the model's, ascending) and ``planes``.
 """
 
@@ -37,7 +37,7 @@ from safle.wire.formats import Admit, FileFormat, Sections, read_header
 
 BINS = 1024
 BINS_PER_UNIT = 72
-"""Of asinh(log odds); p = 0.5 lies at the border in the middle."""
+"""Bins per unit of asinh(log odds); p = 0.5 is the border in the middle."""
 MAX_CLASSES = 10_000
 Counts = NDArray[np.int64]
 
@@ -151,7 +151,7 @@ class Evaluation:
 
     @property
     def cells(self) -> Iterator[Counts]:
-        """Its counts of samples: all of it."""
+        """Its counts of samples: all its entries."""
         return iter(self.arrays.values())
 
     @cached_property

@@ -2,7 +2,7 @@
 
 Where statistics give no temperature, evaluation counts do. They hold, for every class, how many
 samples of it and of others were given which log odds z. If the temperature is multiplied by T, z
-becomes about z / T (exactly, for two classes; else the better, the more two classes have of the
+becomes about z / T (exactly for two classes; for more, nearly, if two classes have most of the
 probability). T minimises the log loss
 
     ``sum_c sum_z n_own log(1 + exp(-z / T)) + n_others log(1 + exp(z / T))``.
@@ -61,7 +61,7 @@ def evaluate(model: Model, features: ArrayLike, labels: ArrayLike) -> Evaluation
 
 
 def count_answers(model: Model, checked: NDArray[Any], labels: ArrayLike) -> Evaluation:
-    """As `evaluate`, of features that the contract has checked, without a warning of values."""
+    """As `evaluate`, for features that the contract has checked; does not warn of values."""
     names = as_labels(labels, len(checked))
     places = {name: place for place, name in enumerate(model.class_names)}
     if len(names) and type(names[0].item()) is not type(model.class_names[0]):
@@ -107,7 +107,7 @@ def fit_temperature(model: Model, counts: Evaluation) -> Model:
 
     Parameters
     ----------
-    counts : of this very model, on samples that it was not made of
+    counts : of this same model, on samples that were not counted for it
 
     Examples
     --------

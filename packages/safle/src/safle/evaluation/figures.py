@@ -1,4 +1,4 @@
-"""Evaluation counts -> figures; where statistics knows one, with an interval of 95 %.
+"""Evaluation counts -> figures, with an interval of 95 % where a method is known.
 
 Shares (accuracy, sensitivity, specificity) have Wilson's interval, and means of shares the
 square-and-add interval of Newcombe. An AUC has the interval of DeLong, DeLong and Clarke-Pearson
@@ -7,8 +7,8 @@ share of the class above sample j of the others, ties counted half,
 
     ``variance(AUC) = variance(v) / samples + variance(w) / others``.
 
-Counts do not say how the areas of several classes vary together. Their mean gets the interval that
-is right if they vary as one: so it is for two classes, and with more the interval is too wide.
+Counts do not show how the areas of several classes vary together. The interval of their mean
+assumes that they vary as one. That is exact for two classes; for more, the interval is too wide.
 
 Bins are narrow: areas and losses differ from those of single scores in about the fourth digit.
 """
@@ -210,7 +210,7 @@ def _mean_share(part: Floats, whole: Floats) -> Figure:
 def _mean_area(scores: NDArray[np.int64]) -> Figure:
     """The mean of the classes' areas, and the mean of their deviations to each side.
 
-    Where all are ranked right nothing varies, and nothing can be said of others: no interval.
+    Without an interval where all are ranked right: nothing varies, so it cannot be estimated.
     """
     values = areas(scores)
     defined = ~np.isnan(values)
@@ -231,7 +231,7 @@ def _brier_score(scores: NDArray[np.int64]) -> float:
 
 
 def _log_loss(scores: NDArray[np.int64]) -> float:
-    # As in scikit-learn, one answer that is sure and wrong must not outweigh all others.
+    # As in scikit-learn, one confident wrong answer must not outweigh all others.
     surprise = -np.log(np.maximum(bin_probabilities(), np.finfo(np.float64).eps))
     own = scores[:, 1].sum(axis=0)
     return float(divide(own @ surprise, own.sum()))

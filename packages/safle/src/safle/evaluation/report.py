@@ -29,7 +29,7 @@ SITES_PER_TABLE = 4
 CLASS_TITLES = ("class", *CLASS_FIGURES.values(), "samples")
 UNKNOWN = "(unknown to the model)"
 MAX_CURVES = 10
-"""More lines than this cannot be told apart; those of the classes with most samples are drawn."""
+"""More lines cannot be distinguished; those of the classes with most samples are drawn."""
 MAX_CELLS = 40
 SIDE = 200
 """Side of a chart's square, in the chart's own units."""
@@ -97,7 +97,7 @@ class EvaluationReport:
 
     @property
     def never_predicted(self) -> list[ClassName]:
-        """Classes that no sample was taken for, though the model knows them."""
+        """Classes of the model that were never predicted."""
         predicted = self.counts.confusion.sum(axis=0)
         return [self.counts.class_names[place] for place in np.flatnonzero(predicted == 0)]
 

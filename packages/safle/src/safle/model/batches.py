@@ -1,4 +1,4 @@
-"""Check what a classifier is given: samples to count, or features to predict."""
+"""Check the input of a classifier: samples to count, or features to predict."""
 
 from __future__ import annotations
 

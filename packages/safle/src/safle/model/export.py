@@ -241,7 +241,7 @@ class _Graph:
         return self.cast(level, TensorProto.DOUBLE)
 
     def compose(self, x: str, places: Array) -> str:
-        # A 0 in a shape stands for the size there already is: the batch.
+        # A 0 in a shape means the present size: the batch.
         grouped = self.node("Reshape", x, self.indices(0, *places.shape))
         valued = self.multiply(grouped, places)
         return self.node("ReduceSum", valued, self.indices(1), keepdims=0)

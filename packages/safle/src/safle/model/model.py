@@ -161,7 +161,7 @@ class Model:
         return self.score_checked(checked)
 
     def _expects(self, sample: NDArray[Any]) -> bool:
-        """Whether there is nothing to say of one sample: fast, for those that come one by one."""
+        """Whether one sample needs no warning: fast, for samples that come one by one."""
         if self.encoder.contract.ranges is None:
             return not self.encoder.gaps
         low, high = self.encoder.contract.ranges
@@ -221,9 +221,9 @@ class Model:
         """Class probabilities, (samples, class_count).
 
         For the discriminant, averaged and quadratic heads, the softmax of the scores over the
-        `temperature`. Without a temperature they are mostly too sure: `safle.fit_temperature` finds
-        one. Least-squares scores estimate the one-hot labels; their probabilities are the nearest
-        point of the probability simplex, which keeps the order of the classes.
+        `temperature`. Without a temperature they are mostly overconfident: `safle.fit_temperature`
+        finds one. Least-squares scores estimate the one-hot labels; their probabilities are the
+        nearest point of the probability simplex, which keeps the order of the classes.
         """
         return self.to_probabilities(self.decision_function(features))
 

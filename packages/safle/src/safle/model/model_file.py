@@ -33,7 +33,7 @@ FORMAT = "safle-model-6"
 MAX_FILE_BYTES = 1 << 32
 MAX_PROMISE = 200
 _ENCODER_PREFIX = "encoder."
-"""The names of the encoder's arrays begin with this."""
+"""Prefix of the names of the encoder's arrays."""
 
 
 def write_model(model: Model) -> bytes:

@@ -3,7 +3,7 @@
 Weights are multiples of one power of two, `MAX_BITS` bits at most: sums of them are exact in any
 order, by any library, on any machine. Symbols look up a row of a table for each expert, and 64 rows
 add up in 32 bits before the sum is widened. A weight of a dense column is two int16, ``high *
-2^PART_BITS + low``; columns of one scale and one range stand side by side, and each such run is
+2^PART_BITS + low``; columns of one scale and one range are neighbours, and each such run is
 multiplied by a power of two once (``_native/predict.c``).
 
 The quadratic head adds ``-|V' x - t|^2 / 2`` or ``|G' x - t|^2 / 2``. Codes and factors are
@@ -137,7 +137,7 @@ def add_dense(
     dense: NDArray[np.int16],
     parts: list[tuple[int, NDArray[np.int16], int, float]],
 ) -> None:
-    """Add what dense columns, (samples, dense_dim), say to scores, in place, exactly."""
+    """Add the part of dense columns, (samples, dense_dim), to scores, in place, exactly."""
     for left, weights, depth, step in parts:
         _add_scores(dense, left, weights, depth, step, scores)
 

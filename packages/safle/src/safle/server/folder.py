@@ -1,4 +1,4 @@
-"""The files of a store's folder: what lies where, what the log says of it, and how kills end.
+"""The files of a store's folder: what is where, what the log says, and what a kill leaves.
 
     store/
         encoder.safetensors           the encoder of all contributions; a folder with it is a store
@@ -35,7 +35,7 @@ LOG = "log.jsonl"
 LOCK = ".lock"
 SUFFIX = ".stats"
 MAX_NAME_BYTES = 240
-"""Of a file's name: what a write in progress adds to it fits into the 255 of a file system."""
+"""Bytes of a file's name; with what a write in progress adds, it fits the usual limit of 255."""
 SECONDS_TO_WAIT = 5.0
 RECEIVING = "receiving"
 RECEIVED = "received"
@@ -157,7 +157,7 @@ def find_missing(log: Mapping[str, Row], folder: Path, files: Collection[str]) -
 
 
 def find_foreign(folder: Path) -> list[Path]:
-    """What lies among the contributions and is none; the store never touches it."""
+    """What is among the contributions but is not one; the store never touches it."""
     return sorted(path for path, client in _scan(folder) if client is None and not _is_ours(path))
 
 
@@ -169,7 +169,7 @@ def find_parts(folder: Path) -> list[Path]:
 
 
 def settle(folder: Path) -> None:
-    """End what kills have interrupted; only who holds the lock may."""
+    """Finish what kills have interrupted; only for the holder of the lock."""
     for path in find_parts(folder):
         path.unlink(missing_ok=True)
     log, files = read(folder)
@@ -180,7 +180,7 @@ def settle(folder: Path) -> None:
 
 
 def _scan(folder: Path) -> Iterator[tuple[Path, str | None]]:
-    """Everything among the contributions, and whose file it is; links and folders are nobody's."""
+    """Everything among the contributions, and its client; links and folders have none."""
     with os.scandir(contributions(folder)) as entries:
         for entry in entries:
             is_file = entry.is_file(follow_symlinks=False)
@@ -227,7 +227,7 @@ def check_client(name: object) -> str:
 
 
 def file_name_of(client: str) -> str:
-    """The name of a client's file: one that no system takes for a folder, a command or another's.
+    """The name of a client's file, which no system confuses with a folder, a command or another.
 
     Letters and digits of any script, ``-``, ``_``, space and inner ``.`` stay; all else is ``%XX``.
 
@@ -244,7 +244,7 @@ def file_name_of(client: str) -> str:
 
 
 def client_of(file_name: str) -> str | None:
-    """The client whose file has this name; None if it is nobody's.
+    """The client whose file has this name; None without one.
 
     >>> client_of("%2E.%2Fetc.stats"), client_of("thesis.txt"), client_of("%61.stats")
     ('../etc', None, None)

@@ -56,8 +56,8 @@ def open_contribution(
 ) -> tuple[Statistics, Contribution]:
     """The statistics in a file's bytes, and their facts; a `SafleError` for bad ones.
 
-    All is verified but one thing: whether the entries that follow from columns are integers, which
-    shows when they are added, or by `safle.statistics.gram.Gram.require_integers`.
+    All is verified except whether the entries that follow from columns are integers. That is
+    checked when they are added, or by `safle.statistics.gram.Gram.require_integers`.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def open_contribution(
 def read_contribution(
     path: Path, client: str, space: CodeSpace, received: str = ""
 ) -> Contribution:
-    """What the head of a file says; its sums are not read, and nothing vouches for it yet."""
+    """What the header of a file says; its sums are not read, and nothing is verified yet."""
     digest, header = read_head(path)
     space.check_same_encoder(header.fingerprint, same_layout=True)
     size = path.stat().st_size
@@ -136,7 +136,7 @@ class Limits:
     def check_classes(self, classes: Sequence[ClassName], before: Set[ClassName]) -> None:
         """Refuse classes that break a limit, alone or together with the classes ``before``.
 
-        Without declared classes nobody can tell who is wrong: the error says how to declare them.
+        Without declared classes, which client is wrong is unknown: the error says what to do.
         """
         if self.classes and (unknown := sorted({*classes} - {*self.classes}, key=str)):
             raise LimitExceeded(
@@ -220,7 +220,7 @@ class Admission:
     def leave(self, sent: Contribution) -> None:
         """Remove a client that has joined."""
         self._classes.subtract(sent.classes)
-        # Adding to a counter drops the classes that no client has any more.
+        # Adding to a counter drops the classes that clients no longer have.
         self._classes += Counter()
         self.samples -= sent.samples
         self._senders[sent.digest].remove(sent.client)

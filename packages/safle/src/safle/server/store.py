@@ -106,7 +106,7 @@ class Store:
         place = Path(folder)
         files.check_unused(place)
         with files.locking(atomic.make_folder(place), seconds) as lock:
-            # Only who holds the lock makes the store, so nobody replaces another's.
+            # Only the holder of the lock makes the store, so nobody replaces another one.
             if not files.is_store(place):
                 files.make(place, encoder)
             store = Store(place, lock)
@@ -194,7 +194,7 @@ class Store:
         client : one contribution is kept of each
         data : the bytes of its statistics file
         total : the sum of all members, to which it is added as well
-        allow_duplicates : take it although another client has sent the very same counts
+        allow_duplicates : accept it although another client has sent equal counts
         """
         self._require_writing()
         require_type("data", data, bytes, memoryview, advice=ADVICE)
@@ -305,7 +305,7 @@ class Store:
         return total
 
     def problems(self, progress: Progress = no_progress) -> list[str]:
-        """Read everything and list what is wrong; the list is empty if all is well."""
+        """Read everything and list the faults; the list is empty if all is well."""
         problems = dict(self._unreadable)
         for client in self._walk(progress):
             try:
@@ -353,7 +353,7 @@ class Store:
             except SolveError:
                 failing.append(client)
             except InvalidInput:
-                # One client's classes or samples may be too few for a head that the sum can have.
+                # One client may have too few classes or samples for a head that the sum allows.
                 continue
         intact = f"all {len(self._members)} contributions verify"
         if not failing:

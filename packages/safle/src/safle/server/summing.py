@@ -163,7 +163,7 @@ def add_sources(
         first = next(opened)
         values = chain([first], opened)
         zero = zero_of(first)
-        # Nobody holds the first value while the others are added.
+        # No name keeps the first value alive while the others are added.
         del first
         return zero.add_all(values), added
     except SafleError:
@@ -172,7 +172,7 @@ def add_sources(
 
 
 def zero_of(value: Any) -> Any:
-    """The value of no samples that goes with ``value``."""
+    """The value of no samples that can be added to ``value``."""
     return value.declared(value.declaration())
 
 
@@ -221,7 +221,7 @@ def _split(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
 
 
 def _type_of(source: str) -> str:
-    """The type of a file; what is none is refused when it is read."""
+    """The type of a file; another kind of file is refused when it is read."""
     found = None if is_store(Path(source)) else container.peek_file_type(source)
     return found or Statistics.format
 

@@ -1,4 +1,4 @@
-"""At a client's house: count and judge, rehearse, policy, release sheet, log.
+"""At a client: count and judge, rehearse, policy, release sheet, log.
 
 Examples
 --------

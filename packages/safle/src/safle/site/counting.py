@@ -4,8 +4,8 @@ They differ where rows repeat: ten copies of one patient are one patient. Every 
 here, and gets three values:
 
 - the counts of all samples, which would leave;
-- those of each different row, which a policy judges: the very same if no row repeats another;
-- what the policy judges beside the cells of the sums, or None where nobody looked.
+- those of each different row, which a policy judges: the same object if no row repeats another;
+- what the policy judges beside the cells of the sums, or None where that was not searched.
 
 `safle.site.sheet.write_release` asks the policy, writes the log and lets the first counts go; the
 release sheet shows both.
@@ -46,7 +46,7 @@ Copies = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 ROWS_AT_ONCE = 4_096
 SHARE_OF_REPEATS = 0.01
-"""From this share of repeats on they are said: fewer patients are alike by chance."""
+"""From this share of repeats on, a warning names them: fewer patients are alike by chance."""
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """Any large odd number: products with it carry every bit of a word upwards."""
 
@@ -67,7 +67,7 @@ def count_table(
     ----------
     table : with the columns of the encoder, as `safle.encoders.open_matching` opens it
     where : the file, which errors name
-    classes : the only labels there may be; any if None
+    classes : the allowed labels; all if None
     allow_outside : see `safle.count`
     least_cell : of a policy that will judge the counts: if no cell has fewer samples, the codes are
         looked at once more, for cells in disguise

@@ -7,9 +7,9 @@ judges the codes themselves:
 - a dense column with a usual code (that of at least half of the samples) counts as a table of two
   symbols if it has two codes, and else as the set of samples with another code: such sets, and
   their pairs with symbols, classes and each other, are cells;
-- what symbols, or units, say of a feature by their sums (`Encoder.levels`) is one more table, and a
-  symbol without another that is a part of it is one more set;
-- what sums of one dense column say because they are whole numbers: `safle.site.remainders`;
+- the levels of a feature that sums of symbols, or of units, reveal (`Encoder.levels`) are one more
+  table, and a symbol without another that is a part of it is one more set;
+- what sums of one dense column reveal because they are whole numbers: `safle.site.remainders`;
 - the *weight* of a sample i is its leverage ``p_i' inverse(P'P) p_i``, of its row p_i of all
   columns P: the largest share that it has of ``sum v^2``, over all weighted sums v of columns. From
   a weighted sum in which it has the share w, a receiver estimates any code of the sample with an
@@ -101,7 +101,7 @@ def find_disguises(
 
 
 class _Samples(NamedTuple):
-    """Some samples of a table, encoded again whenever somebody looks at them."""
+    """Some samples of a table, encoded again for every pass over them."""
 
     encoder: Encoder
     table: Table

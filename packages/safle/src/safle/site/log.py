@@ -14,7 +14,7 @@ from safle.errors import InvalidInput, SafleError, StoreError
 
 LOG = "log.jsonl"
 ACCEPTED = "accepted"
-"""An encoder or a model that something was sent for, for the first time; its digest."""
+"""The event that an encoder or a model was used here for the first time; the row has its digest."""
 VARIABLE = "SAFLE_LOG"
 """The environment variable that names a site's log."""
 
@@ -58,7 +58,7 @@ def write_log(
 
 
 def was_accepted(digest: str) -> bool:
-    """Whether this site's log says that it has answered an encoder or a model before."""
+    """Whether this site's log has an earlier answer for an encoder or a model."""
     place = site_log()
     if not place.is_file():
         return False

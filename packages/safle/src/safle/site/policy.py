@@ -93,7 +93,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     least_cell: Count = 0
 
     def __post_init__(self) -> None:
-        # Another word would let plain contributions out.
+        # An unknown word must not let plain contributions out.
         if self.mode not in ("plain", "masked"):
             raise SettingsError(f"mode is {self.mode!r}; expected plain or masked")
         for name in ("most_columns_per_sample", "most_epsilon"):

@@ -27,7 +27,7 @@ class Release:
     warns : whether that is a reason to warn
     cells : the counts that a plain file holds; None under masks
     rank : independent columns of plain statistics; 0 for all else
-    disguises : what a policy judges beside the cells; None where nobody looked
+    disguises : what a policy judges beside the cells; None where that was not searched
     model : digest of the evaluated model; empty for all else
     not_accepted : what this site has not accepted before: "encoder", "model"
     masked : whether only a sum with others can be read

@@ -1,4 +1,4 @@
-"""Remainders: what dense columns say of few samples because their sums are whole numbers.
+"""Remainders: what dense columns reveal of few samples because their sums are whole numbers.
 
 If all codes of a column are multiples of 200, except those of few samples, then the column's
 products with another one, divided by 200, leave a remainder that comes from these samples alone.
@@ -72,7 +72,7 @@ def _count_codes(codes: NDArray[np.int64], counts: dict[int, Counter[int]]) -> N
 
 
 class _Groups:
-    """Samples dealt out to groups, of which most have none of the few that are set apart.
+    """Samples dealt out to groups: most groups have none of the few samples that are set apart.
 
     In such a group the divisor divides all differences of codes: it divides their greatest common
     divisor.
@@ -86,7 +86,7 @@ class _Groups:
         self.done = 0
 
     def add(self, codes: NDArray[np.int64]) -> None:
-        """Add samples to the groups, and leave out columns of which most groups have no divisor."""
+        """Add samples to the groups, and leave out columns without a divisor in most groups."""
         for first in range(0, len(codes), ROWS_AT_ONCE):
             rows = codes[first : first + ROWS_AT_ONCE, self.columns]
             for group in range(len(self.firsts)):

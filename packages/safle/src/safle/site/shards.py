@@ -51,7 +51,7 @@ def count_shards(
     Parameters
     ----------
     shards : what ``open_shard`` opens, such as files, where they are counted
-    classes_of : labels of a table -> the only ones there may be, or None
+    classes_of : labels of a table -> the allowed ones, or None
     least_cell : of a policy: all tables are then also held in this process's memory
     ray : address of a Ray cluster; "local" starts one, "auto" finds it, None works here
     cards : graphics cards that each shard gets for itself, if the cluster has any

@@ -19,11 +19,11 @@ from scipy.linalg import solve_triangular
 from safle.basics.memory import require_free_memory
 
 SMALLEST_DIRECTION = 1e-8
-"""Weighted sums of columns, of length 1 each, that are shorter than this are rounding."""
+"""Weighted sums of columns of length 1 that are shorter than this come from rounding."""
 MAX_STARTS = 1_024
 """Samples from which a set is searched; of more, those with the largest leverage."""
 MIN_PART = 0.25
-"""Of its fair part of a sum, what a sample of a set must have to be considered."""
+"""The share of its fair part of a sum that a sample of a set must have to be considered."""
 ROUNDS = 3
 """Steps of the power method: more changed no share by a hundredth."""
 Blocks = Callable[[], Iterable[NDArray[np.float64]]]
@@ -63,7 +63,7 @@ def find_shares(blocks: Blocks, few: int = 1) -> tuple[float, float]:
 
 
 def _share_of_few(basis: NDArray[np.float64], few: int) -> float:
-    """The largest share that was found of a set of ``few`` of these rows of an orthonormal basis.
+    """The largest share found of a set of ``few`` of these rows of an orthonormal basis.
 
     From each row, the set is that of the rows which are most alike; then, over and over, of those
     with most of the sum in which the set has its largest share.

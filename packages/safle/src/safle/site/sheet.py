@@ -34,7 +34,7 @@ MAX_TEXT = 60
 NOT_ACCEPTED = "chosen by the coordinator; not accepted here before"
 Rows = Mapping[str, str]
 Sheet = Mapping[str, Rows]
-"""Titles, and what stands below each of them."""
+"""Titles, and the rows below each of them."""
 
 
 def release_sheet(release: Release, policy: Policy | None, file: str, data: bytes) -> Sheet:
@@ -147,7 +147,8 @@ def write_release(
 ) -> tuple[bytes, str]:
     """Write a contribution and its sheets, if the policy lets it out; `PolicyRefused` if not.
 
-    This is the one way out. The log holds the policy's decision before anybody else has the bytes.
+    Everything that leaves passes here. The log holds the policy's decision before anybody else has
+    the bytes.
 
     Parameters
     ----------

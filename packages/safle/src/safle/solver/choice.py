@@ -27,7 +27,7 @@ from safle.statistics.statistics import Sums
 NEGLIGIBLE_EVIDENCE = 2.0
 """Twice the log of a ratio of evidences: less favours neither (Kass and Raftery, 1995)."""
 MAX_COLUMNS = 600
-"""With more columns, nobody has measured that evidence chooses better than cross-validation."""
+"""With more columns, we have not measured whether evidence chooses better than cross-validation."""
 Matrix = NDArray[np.float64]
 
 
@@ -57,7 +57,7 @@ def choose_ridge(
     if ridge != "auto":
         return RidgeChoice(reduction, ridge)
     has_random_columns = len(sums.layout.block(RANDOM)) > 0
-    # Evidence would take noise in the gram for something that the columns explain.
+    # Evidence would mistake noise in the gram for something that the columns explain.
     if (
         has_random_columns
         and sums.dim <= MAX_COLUMNS
@@ -65,7 +65,7 @@ def choose_ridge(
         and not sums.least_ridge
     ):
         curve = _centred_evidence(reduction)
-        # Without a residual, its logarithm outweighs all else, and evidence asks for no ridge.
+        # A zero residual makes the log term diverge, so the evidence would choose no ridge.
         if curve is not None and not curve.is_perfect:
             return RidgeChoice(reduction, curve.best, curve)
     return _by_spectrum(reduction, criterion, progress)

@@ -39,7 +39,7 @@ ROUNDING_UNITS = 1_000
 NOISY_TRIES = 8
 """Ridges that are tried for noisy sums, each twice the one before."""
 MAX_LEVERAGE = 0.9
-"""With more leverage, left-out scores are next to unknown."""
+"""With more leverage, left-out scores are nearly unknown."""
 Matrix = NDArray[np.float64]
 
 
@@ -101,7 +101,7 @@ def solve_exactly(choice: RidgeChoice, progress: Progress = no_progress) -> Leas
 
 
 def _solve(choice: RidgeChoice, ridge: float, tries: int, progress: Progress) -> LeastSquares:
-    """By the first rough inverse that can be refined; or, where none can, with twice the ridge."""
+    """Solve by the first rough inverse that can be refined; if none can, with twice the ridge."""
     reduction = choice.reduction
     system = System(reduction.sums, ridge, np.rint(1 / reduction.steps).astype(np.int64))
     for precision, invert in _rough_inverses(reduction, system.ridge, progress):

@@ -1,4 +1,4 @@
-"""Smaller bases that lose nothing of the gram: without known redundancies, or for few samples.
+"""Smaller bases of the whole gram: without known redundancies, or for few samples.
 
 Every expert's one-hot columns sum to the constant 1, so E experts (and constant
 columns) hold that direction E times over. In orthonormal coordinates, each expert is its

@@ -1,9 +1,8 @@
 """Values that an encoder does not expect: another unit or spelling, or nothing but gaps.
 
-They are counted where samples are counted, so that every way to count warns alike. A warning says
-how many values are not among a column's levels, are far outside its range, or are outside in larger
-number than a draft leaves out. If more than a tenth are, the table is refused, unless the caller
-allows it.
+They are counted where samples are counted, so that every way to count warns alike. A warning counts
+values that are not among a column's levels, far outside its range, or outside in larger number than
+a draft leaves out. More than a tenth are refused, unless the caller allows it.
 """
 
 from __future__ import annotations

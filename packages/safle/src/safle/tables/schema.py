@@ -30,8 +30,7 @@ MAX_LEVELS = (1 << 16) - 2
 """With a symbol for gaps and one for other levels, they fit 16 bits."""
 LABEL_COLUMN = "label"
 MIN_SAMPLES = 5
-"""By default, each drafted level or class has this many samples, as do the values at or beyond each
-end of a range."""
+"""By default, each drafted level, class and end of a range rests on this many samples."""
 RARE = "rare"
 """In a draft, in place of a number that few samples have."""
 NUMBER_ADVICE = (

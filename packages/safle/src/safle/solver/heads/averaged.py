@@ -1,8 +1,8 @@
 """The mean of the heads that the sums allow.
 
-Of least squares and the discriminant, after least squares is stretched until its matrix (a multiple
-of I in the place of A) has the discriminant's trace; where sums are counted by class, the mean of
-that and of the quadratic head, both over their temperatures. Two classes have one direction
+The mean of least squares and the discriminant, after least squares is stretched until its matrix (a
+multiple of I in the place of A) has the discriminant's trace; where sums are counted by class, the
+mean of that and of the quadratic head, both over their temperatures. Two classes have one direction
 under every head: their scores are log odds, by `safle.solver.temperature`.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from safle.solver.least_squares import LeastSquares
 
 COLUMNS_PER_FEATURE = 0.5
-"""With this many other columns per squared column and class, the quadratic head is half of it."""
+"""With this many other columns per squared column and class, the quadratic head weighs half."""
 
 
 def fit(sums: Sums, base_of: BaseOf) -> FittedHead:

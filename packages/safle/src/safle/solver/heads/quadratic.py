@@ -6,8 +6,8 @@ With d features, n samples in C classes, n_c of them in class c,
     ``S_c = scatter_c / n_c``, ``S = sum_c scatter_c / (n - C)``,
 
 with the ridge of the discriminant on the same columns; its temperature, times `TEMPERATURE_RATIO`,
-is used too: features are not normal, and posteriors as if they were would be too sure. So a class
-of many samples has ``(1 - a) S_c + a S``, and one of a single sample has S: all have the same
+is used too: features are not normal, and posteriors that assume it would be overconfident. So a
+class of many samples has ``(1 - a) S_c + a S``, and one of a single sample has S: all have the same
 scale, however few samples a class has. The score of class c is its log posterior,
 
     ``-|V_c' (x - m_c)|^2 / 2 + log det V_c + log(n_c / n)``, ``V_c V_c' = inverse(Sigma_c)``,
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from safle.solver.least_squares import LeastSquares
 
 POOLED = 0.9
-"""a: 0.85 to 0.95 did alike on every data set tried, from 100 samples per class on."""
+"""a: 0.85 to 0.95 gave similar results on every data set tried, from 100 samples per class on."""
 SAMPLES_PER_DIRECTION = 5
 TEMPERATURE_RATIO = 2**0.25
-"""Its temperature over that of the discriminant: squares are surer still."""
+"""Its temperature over that of the discriminant: squares are even more overconfident."""
 FACTOR_BITS = 15
 OFFSET_BITS = 12
 """Bits of whitened values behind the binary point."""
