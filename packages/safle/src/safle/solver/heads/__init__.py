@@ -82,8 +82,8 @@ class Head:
 
     Examples
     --------
-    >>> [*HEADS]
-    ['averaged', 'discriminant', 'least-squares', 'quadratic']
+    >>> HEADS["averaged"].needs_positive_ridge
+    True
     """
 
     name: str
