@@ -1,9 +1,8 @@
 """All of Flower that is not its public interface, in one place.
 
 `pull` counts the bytes of an answer while Flower assembles it: it puts a stand-in before the client
-of Flower's HTTP grid. `InProcessGrid` runs clients and server in one process, every message
-taken apart into Flower's objects and put together again as on a network, for tests and small
-runs.
+of Flower's HTTP grid. `InProcessGrid` runs clients and server in one process, every message split
+into Flower's objects and joined again as on a network, for tests and small runs.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _Packed = tuple[str, dict[str, bytes]]
 
 
 class RoundOver(Exception):
-    """Nobody waits for this answer any more."""
+    """The round no longer waits for this answer."""
 
 
 class _Metered:
@@ -102,7 +101,7 @@ class InProcessGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The answers that nobody has pulled yet."""
+        """The answers that were not pulled yet."""
         replies = (self._replies.pop(name, None) for name in message_ids)
         return [_unpack(packed) for packed in replies if packed is not None]
 

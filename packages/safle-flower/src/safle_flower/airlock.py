@@ -1,4 +1,4 @@
-"""Airlock: questions come into a site's inbox, answers lie in its outbox, and no program crosses.
+"""Airlock: questions enter a site's inbox, answers wait in its outbox, and no program crosses.
 
 A process that others can program, such as a node of a network, has these two folders and no path
 to data. It puts a question into the inbox: a folder of files, named by their digest. The site's
@@ -147,7 +147,7 @@ class Airlock:
     outbox: Path
 
     def answer_path(self, question: Question) -> Path:
-        """Where the answer to a question lies."""
+        """The path of the answer to a question."""
         return self.outbox / (question.name + ANSWERS[question.kind][0])
 
     def ask(self, question: Question) -> None:
@@ -193,7 +193,7 @@ class Airlock:
         ]
 
     def refusal_path(self, name: str) -> Path:
-        """Where the refusal of a question of this name lies: its token, the reason, its state."""
+        """The path of the refusal of a question of this name: its token, the reason, its state."""
         return self.outbox / (name + REFUSED)
 
     def _refusal(self, question: Question) -> str | None:
@@ -301,7 +301,7 @@ def shorten(text: object) -> str:
 
 
 def describe_error(error: Exception) -> str:
-    """What an asker learns of an error at a site: no value, no name of a column, no path."""
+    """What an asker learns of an error at a site: not a value, a column's name or a path."""
     if isinstance(error, Refused):
         return str(error)
     if isinstance(error, PolicyRefused):

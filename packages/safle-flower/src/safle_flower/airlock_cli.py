@@ -1,4 +1,4 @@
-"""``safle airlock``: a site answers what lies in its inbox, by its own commands and rules."""
+"""``safle airlock``: a site answers the questions in its inbox, by its own commands and rules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SECONDS = "Most seconds for one answer; what takes longer is refused."
 HISTORY = "A keyholder's history of opened sums; naming it is your consent to open more."
 SECONDS_BETWEEN_LOOKS = 1.0
 UNDER_MASKS = ("operator_path", "key_path", "history_path")
-"""Options for questions under masks alone."""
+"""Options only for questions under masks."""
 MASKED: dict[str, Any] = {"type": FILE, "panel": "Under masks"}
 
 
@@ -94,7 +94,7 @@ def airlock(session: Session, /, inbox: Path, outbox: Path, watch: bool, **optio
 def _take(session: Session, watcher: Watcher, waiting: Waiting, options: dict[str, Any]) -> bool:
     """Answer a question, or say that it is refused; whether it was answered.
 
-    The one place that catches: nothing that a question holds ends the watcher.
+    Every error is caught here: no content of a question ends the watcher.
     """
     name = shorten(waiting.name)
     try:

@@ -61,7 +61,7 @@ def main() -> None:
         if session.debug:
             traceback.print_exc()
         session.warn(explain(error))
-        # A keyholder's reason says nothing of anybody's data; other errors may, and are shortened.
+        # A keyholder's reason reveals no data; other errors may, and are shortened.
         harmless = task["kind"] == OPEN and isinstance(error, FederationError)
         text = str(error) if harmless else describe_error(error)
         atomic.write_bytes(task["reason"], text[:LONGEST_REASON].encode(errors="replace"))

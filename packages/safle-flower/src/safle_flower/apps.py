@@ -1,4 +1,4 @@
-"""Flower's two apps of a safle federation, and the folder that ``flwr run`` finds them by.
+"""Flower's two apps of a safle federation, and the folder in which ``flwr run`` finds them.
 
 A node has an inbox, an outbox, and no path to data. It puts the server's question into the inbox,
 and sends the server the answer to that question from the outbox. The owner of the data fills the
@@ -43,7 +43,7 @@ def client_name(context: Context) -> str:
 
 
 def answer_from_outbox(context: Context, question: airlock.Question, settings: Settings) -> Answer:
-    """Wait for the site's answer to a question; `Refused` if it gives none in time."""
+    """Wait for the site's answer to a question; `Refused` without one in time."""
     node = context.node_config
     name = client_name(context)
     role = str(node.get("role", ROLES[0]))

@@ -36,7 +36,7 @@ _SUPERLINK = re.compile(r"--superlink '?((?:\[[^]]+\]|[^\s':]+):\d+)")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, or that should be known."""
+    """One fault, or one thing worth knowing."""
 
     where: Path | str
     text: str
@@ -47,7 +47,7 @@ class Finding:
 
 
 def check_folder(folder: Path, *, connect: bool = False) -> list[Finding]:
-    """List everything that is wrong; the list is empty if all is well.
+    """List all faults; the list is empty if all is well.
 
     Parameters
     ----------

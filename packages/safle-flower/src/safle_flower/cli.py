@@ -82,7 +82,7 @@ def init(
 
     The folder gets a certificate authority, the server's certificate, a key for every node, a
     strict policy and a separate user for every site, and the Flower app of the round.
-    README.md in the folder says what goes where. Needs openssl and ssh-keygen.
+    README.md in the folder says which file goes where. Needs openssl and ssh-keygen.
     """
     from safle_flower.deployment import Deployment, make_folder
 

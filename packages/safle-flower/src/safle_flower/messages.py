@@ -2,7 +2,7 @@
 
 A question carries the files of an `airlock.Question`; an answer carries the bytes of a wire file
 and who sent it. Bytes travel as an `Array` of a type of our own: Flower cuts them into chunks and
-looks at nothing.
+does not interpret them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STYPE = "safle.bytes"
 
 @dataclass(frozen=True)
 class Answer:
-    """A client's answer, as it came: nothing of it is verified yet.
+    """A client's answer as it came, not verified yet.
 
     Attributes
     ----------

@@ -13,9 +13,9 @@ from safle.basics import atomic, readable
 from safle.errors import FederationError
 
 ACCEPTED = "accepted"
-"""The contribution was taken in this run."""
+"""The contribution was accepted in this run."""
 KEPT = "kept"
-"""The contribution was taken in an earlier run."""
+"""The contribution was accepted in an earlier run."""
 REFUSED = "refused"
 """The answer was not valid."""
 FAILED = "failed"

@@ -34,7 +34,7 @@ Progress = Callable[[float], None]
 SECONDS_BETWEEN_LOOKS = 0.2
 """For an answer of one client, and for new clients."""
 CLOCK_MARGIN = 60.0
-"""Seconds that a question outlives the deadline: the clocks of two machines differ."""
+"""Seconds that a question is valid beyond the deadline: the clocks of two machines differ."""
 SLOT_SHARE = 0.25
 """Share of the deadline after which a silent client gives its place to the next one."""
 ERRORS = {
@@ -221,7 +221,7 @@ class Round:
             return report.FAILED, f"{reason}: {_last_line(answer.error.reason)}"
         content = messages.read_answer(answer)
         row.bytes = len(content.data)
-        # A registered name counts for more than what the client calls itself.
+        # A registered name takes precedence over the name that the client gives itself.
         row.client = check_client(row.client or content.client)
         if content.status == messages.KEYHOLDER:
             return report.KEYHOLDER, ""

@@ -67,7 +67,7 @@ def serve(grid: Grid, run: Run, *, progress: Progress | None = None) -> Report:
             _solve(encoder, statistics, output, run, report)
             return report
         with Store.create(run.path("store"), encoder) as store:
-            # A run that declares nothing leaves what the store's operator has declared.
+            # A run without limits keeps those that the store's operator has declared.
             if run.limits != Limits():
                 store.declare(run.limits)
             task = CountTask(store)

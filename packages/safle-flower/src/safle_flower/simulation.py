@@ -146,7 +146,7 @@ class _Sites:
         return {"round": str(declared), "operator": str(public)}
 
     def answer(self, context: Context, question: airlock.Question, settings: Settings) -> Answer:
-        """The answer of the client, or of the keyholder, that a node stands for."""
+        """The answer of the client, or of the keyholder, that a node represents."""
         del settings
         name = str(context.node_config["client"])
         if name not in self.keyholders:

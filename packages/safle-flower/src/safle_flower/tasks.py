@@ -1,4 +1,4 @@
-"""What clients are asked for, and what becomes of their answers.
+"""What clients are asked for, and what is done with their answers.
 
 A task has a question, takes answers as they come, and knows which clients have answered.
 """

@@ -110,15 +110,15 @@ class Watcher:
             atomic.write_text(self.folders.refusal_path(waiting.name), text)
 
     def count_answers(self, kind: str) -> int:
-        """How many answers to questions of one kind lie in the outbox."""
+        """How many answers to questions of one kind are in the outbox."""
         return sum(1 for _ in self.folders.outbox.glob(f"{kind}-*{ANSWERS[kind][0]}"))
 
     def answer_path(self, waiting: Waiting) -> Path:
-        """Where the answer to a question lies."""
+        """The path of the answer to a question."""
         return self.folders.outbox / (waiting.name + ANSWERS[waiting.kind][0])
 
     def _require_outbox(self) -> None:
-        """Nothing is read, or refused for good, while no answer can be written."""
+        """While answers cannot be written, questions are neither read nor refused for good."""
         try:
             with tempfile.TemporaryFile(dir=self.folders.outbox) as file:
                 file.write(b"1")

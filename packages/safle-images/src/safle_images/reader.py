@@ -1,4 +1,4 @@
-"""Images wherever a table may stand: what the core's commands find under ``safle.readers``.
+"""Images in place of a table: what the core's commands find under ``safle.readers``.
 
 Features are made in passing. They are kept in the cache, so that a command that was interrupted
 goes on, and the next one on the same images need not make them again.

@@ -82,7 +82,7 @@ class Attack:
 
 
 def attack(statistics: Statistics, *, most_reduced: int = MOST_REDUCED) -> Attack:
-    """Work out samples from statistics.
+    """Reconstruct samples from statistics.
 
     Parameters
     ----------

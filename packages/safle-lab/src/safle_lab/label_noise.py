@@ -72,7 +72,7 @@ def rates_of_samples(
     placed = sum(len(part) for part in parts)
     if placed != sample_count:
         raise InvalidInput(
-            f"client-dependent noise for {sample_count} labels, of which clients hold {placed}; "
+            f"client-dependent noise for {sample_count} labels, but clients hold {placed}; "
             "expected parts with every sample once"
         )
     noisy = generator.random(len(parts)) < noisy_share

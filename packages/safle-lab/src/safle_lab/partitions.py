@@ -28,8 +28,8 @@ def partition(
     Parameters
     ----------
     scenario : "alpha=A": latent Dirichlet allocation (below); "shards=S": the samples, sorted by
-        label, are cut into equal shards, of which each client gets S ("Non-IID-2", McMahan et al.,
-        2017); "iid": equal parts at random; "pooled": one client
+        label, are cut into equal shards, and each client gets S of them ("Non-IID-2", McMahan et
+        al., 2017); "iid": equal parts at random; "pooled": one client
 
     Notes
     -----

@@ -1,9 +1,9 @@
-"""Private sums: clients send masked values, and keyholders open nothing but their sum.
+"""Private sums: clients send masked values, and keyholders open only their sum.
 
 ``y = x + mask_1 + ... + mask_m`` modulo ``2^32`` or ``2^64``, with a mask for every keyholder from
 a fresh seed that is sealed to it. The server adds up every y, each keyholder adds up its masks of
-the same clients, and the difference is the exact sum: the very bytes that plain contributions add
-up to.
+the same clients, and the difference is the exact sum, with the same bytes as the sum of plain
+contributions.
 
 Examples
 --------

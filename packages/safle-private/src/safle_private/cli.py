@@ -103,9 +103,9 @@ def private() -> None:
 def keys(session: Session, /, name: str, output: Path, history_path: Path | None) -> None:
     """Make the two keys of a client, a keyholder or an operator.
 
-    The private key stays with you, and nobody needs a copy. Take the public one to the
-    operator by a way on which nobody can change it. A keyholder makes new keys for every round
-    and deletes them after it: a thief of later days opens nothing.
+    The private key stays with you, and nobody needs a copy. Take the public one to the operator in
+    a way in which nobody can change it. A keyholder makes new keys for every round and deletes them
+    after it, so that a later thief cannot open anything.
     """
     key = library.PrivateKey.new(name)
     public = output.with_suffix(".pub")
@@ -235,8 +235,8 @@ def add_up(
 ) -> None:
     """Add up masked contributions, and ask the keyholders to open the sum.
 
-    Every signature is checked against the round's roster, and no client is taken twice. One
-    file is in memory at a time.
+    Every signature is checked against the round's list of parties, and no client is added twice.
+    One file is in memory at a time.
     """
     private_round = load_round(round_path, operator_path)
     with session.progress(f"summing {len(files)} files") as advance:
@@ -284,7 +284,7 @@ def answer(
     key = library.PrivateKey.load(key_path)
     with naming(request):
         asked = library.Request.from_bytes(container.read_limited(request), private_round)
-    # Before a question is asked, and a history made.
+    # Before the question is asked and a history is made.
     with log_refusal(who=key.name, digest=asked.digest):
         require_keyholder(private_round, key)
         history = library.History(history_path, new=new_history)

@@ -4,7 +4,7 @@ An opened sum is a row of numbers over the clients. Several sums, each added or 
 number of times, give the span of their rows over the rationals. If a row of that span holds fewer
 than ``least_clients`` clients, these few are given away.
 
-Nobody can see whether two rounds count the same data. They are judged as if they did.
+Whether two rounds count the same data is unknown. They are judged as if they did.
 
 Clients who are together in all rows share a column. A small row needs most columns to be zero, so
 the search goes through the columns, largest first: each is left in, or is made zero, which takes
@@ -48,7 +48,7 @@ def describe(request: Request) -> Row:
 
 
 def check_sets(sets: Iterable[Collection[str]], least_clients: int) -> None:
-    """Refuse sets whose sums, added and subtracted in any way, come down to few clients.
+    """Refuse sets whose sums, added and subtracted in any way, give a sum of few clients.
 
     Of any two sets, the larger must hold the smaller and ``least_clients`` more. From such a chain
     of sums follow only sums over whole steps of it. Every keyholder must answer every request, so
@@ -99,7 +99,7 @@ def check_despite(exposed: dict[str, frozenset[str]], despite: Collection[str]) 
 
 
 def find_exposed(asked: Row, before: Sequence[Row]) -> dict[str, frozenset[str]]:
-    """Who is given away once the asked sum is open, and was not before.
+    """Clients who are given away once the asked sum is open, and were not before.
 
     A key under two names is one person, and so is a name under two keys. But a new key may also
     be somebody else's: each person with several keys is judged as several, too.
@@ -142,14 +142,14 @@ def _find_in_view(asked: Row, before: Sequence[Row], view: Mapping[str, str]) ->
     wanted = Counter(view[key] for key in asked["clients"])
     rows = [(one["least"], Counter(view[key] for key in one["clients"])) for one in before]
     if _find_groups(wanted, [row for _, row in rows], 1):
-        # It follows from the sums before: it says nothing new.
+        # It follows from the sums before: it adds nothing.
         return set()
     exposed: set[str] = set()
     tiers = {asked["least"], *(least for least, _ in rows if least > asked["least"])}
     for least in sorted(tiers):
         found = _find_groups(wanted, [row for own, row in rows if own <= least], least)
         if least > asked["least"]:
-            # What rounds of a smaller number alone give, their clients have agreed to.
+            # Clients have agreed to what rounds with a smaller least number give by themselves.
             found -= _find_groups(wanted, [row for own, row in rows if own < least], least)
         exposed.update(*found)
     return exposed
@@ -158,7 +158,7 @@ def _find_in_view(asked: Row, before: Sequence[Row], view: Mapping[str, str]) ->
 def _find_groups(
     wanted: Counter[str], rows: Sequence[Counter[str]], least: int
 ) -> set[frozenset[str]]:
-    """The smallest groups, of fewer than ``least``, to which the wanted row comes down.
+    """The smallest groups, of fewer than ``least``, to which the wanted row can be reduced.
 
     Every group of persons for which the wanted row plus a combination of the other rows is nonzero
     on these persons alone, and on no part of them; an empty group if it can be zero.
@@ -176,7 +176,7 @@ def _find_groups(
 
 
 def _find_supports(rows: Rows, sizes: list[int], least: int) -> list[frozenset[int]]:
-    """The smallest sets of columns outside of which the first row can be made zero."""
+    """The smallest sets of columns such that the first row can be made zero on all others."""
     waiting = [(0, rows, frozenset[int]())]
     found: list[frozenset[int]] = []
     for _ in range(MOST_STEPS):

@@ -1,4 +1,4 @@
-"""What a file of a private round says of itself, without the keys that could check it.
+"""What a file of a private round declares, without the keys that could check it.
 
 The entry points of this package in the group ``safle.formats``: `safle inspect` opens every file by
 its format, and shows the facts of its value.

@@ -1,4 +1,4 @@
-"""A keyholder: opens sums of enough clients, and never two that tell few clients apart.
+"""A keyholder: opens sums of enough clients, and never two whose difference is few clients.
 
 The history names a sum, on the disk, before any mask is added up: a crash cannot lose it. Sums of
 one round are judged by `check_sets`, without exception; those of all rounds together by
@@ -93,7 +93,7 @@ class History:
         return [row for row in self._rows() if "request" in row]
 
     def check(self, request: Request, keyholder: str, despite: Collection[str] = ()) -> bool:
-        """Refuse a request for what was opened before; whether it is a new one.
+        """Refuse a request because of what was opened before; return whether it is a new one.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ def answer_request(
     Parameters
     ----------
     despite_difference : every client whom this sum gives away, together with sums of other rounds
-        in the history, and whom you give away all the same; it is noted there
+        in the history, and whom you accept to give away; it is noted there
     log : file in which this call notes that it has answered, or why it refused, before it returns
 
     Raises

@@ -1,6 +1,6 @@
 """The ledger: all releases of the same data, and what they cost together.
 
-Every release of a data set says a little more about each of its samples: their rho adds up. A
+Every release of a data set reveals a little more about each of its samples: their rho adds up. A
 release is in the ledger, on the disk, before its noise is drawn, so that a crash may waste part of
 the budget, but never hides a release.
 """

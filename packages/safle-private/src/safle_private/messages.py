@@ -1,4 +1,4 @@
-r"""What travels in a private round: a client's masked file, the server's request, its answers.
+r"""The files of a private round: a client's masked file, the server's request, its answers.
 
 A masked file is a signed file of kind "masked": the head has ``round``, ``client`` and ``boxes``
 (keyholder's name to hexadecimal), the payload is the vector. A mask is AES-256 in counter mode
@@ -287,7 +287,7 @@ class Gathering:
             )
 
     def receive(self, data: bytes, *, client: str = "", place: Path | None = None) -> Masked:
-        """Check a client's file and log it, by default in this site's log; `add` then takes it.
+        """Check a client's file and log it, by default in this site's log; `add` then adds it.
 
         If ``client`` is given, the file must be that client's.
         """

@@ -31,7 +31,7 @@ SHARES = {"gram": 0.49, "cross": 0.49, "counts": 0.02}
 SLACK = 1 + 1e-12
 """Rounding must never make a scale too small: this rounds it up."""
 REACH = 16
-"""Moduli have room for noise of so many scales: larger noise has a chance below 1e-50."""
+"""Moduli leave room for noise of this many scales: larger noise has a chance below 1e-50."""
 BISECTIONS = 60
 LEAST_EPSILON = 1e-6
 LEAST_DELTA = 1e-100
@@ -138,7 +138,7 @@ def publish(
     ----------
     total : the exact sum
     privacy : from `plan_noise`
-    classes : every class that there may be; taken from the data, they would give it away
+    classes : every class that can occur; if they came from the data, they would reveal it
     draw : the source of noise; OpenDP's, from the system's randomness, unless a test replaces it
     """
     names = check_classes(total, classes)

@@ -31,7 +31,7 @@ LARGEST_SCALE = 2.0**62
 
 @dataclass(frozen=True)
 class Privacy:
-    """The noise of one release, and what it promises to everyone who is one sample of it.
+    """The noise of one release, and what it promises to each person who is one sample of it.
 
     When one sample is added or removed, the probability of any result of the release changes by a
     factor of at most ``exp(epsilon)``, except for ``delta``.
@@ -94,7 +94,7 @@ class Privacy:
         return f"{this_release}; epsilon {self.total_epsilon:.4g} with all {self.releases} releases"
 
     def of_all(self, keyholders: int) -> Privacy:
-        """The same promise, with the noise of so many who each draw all of it."""
+        """The same promise, with the noise of this many parties; each draws all of it."""
         factor = math.sqrt(keyholders)
         scales = {name: getattr(self, name) * factor for name in ("gram", "cross", "counts")}
         return replace(self, **scales)
@@ -140,7 +140,7 @@ class NoisyStatistics(Sums):
 
     @cached_property
     def released(self) -> Integers:
-        """The free sums, as they travel."""
+        """The free sums, as they are sent."""
         return FreeSums(self.layout, len(self.class_names)).take(self, self.class_names)
 
     @cached_property
@@ -149,8 +149,7 @@ class NoisyStatistics(Sums):
 
         A symmetric matrix of Gaussian noise, of deviation sigma / sqrt(2) off its diagonal, has
         eigenvalues up to ``sigma sqrt(2 D)`` (Wigner; the largest scatters by about ``D^(-2/3)`` of
-        that). With a smaller ridge the weights follow the noise; a larger one shrinks what was
-        learnt.
+        that). With a smaller ridge the weights follow the noise; with a larger one they shrink.
         """
         noise = self.privacy
         free = len(FreeSums(self.layout, 0).rows)

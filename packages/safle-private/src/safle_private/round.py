@@ -47,7 +47,7 @@ MOST_KEYHOLDERS = 3
 LEAST_CLIENTS = 3
 """Of a round that declares no other number: with two, each could take its own sum off."""
 MOST_BYTES = 1 << 22
-"""Most bytes of a round's payload: some ten thousand clients."""
+"""Most bytes of a round's payload: enough for about ten thousand clients."""
 
 
 class _RoundFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -113,7 +113,7 @@ class PrivateRound:
         return self.moduli.pack(value.to_vector(self.zero))
 
     def from_vector(self, vector: Bytes) -> Any:
-        """The value of an opened sum, verified; a `SafleError` if nobody can have counted it."""
+        """The value of an opened sum, verified; a `SafleError` if it is not the sum of any data."""
         entries = self.moduli.unpack(vector)
         bounds = self.zero.vector_bounds()
         most = self.most_total_samples

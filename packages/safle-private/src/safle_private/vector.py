@@ -4,9 +4,9 @@
 
 Negative entries are in two's complement. An entry is narrow if the sum of all clients fits 32 bits
 for any data, and wide if not: counts of samples are wide, and so are entries that one sample
-may change by more than ``floor((2^31 - 1 - noise) / most_total_samples)``, but by at least nought.
-The noise is 0 if the sum opens exactly; else the first power of two from 16 sqrt(keyholders) times
-its largest scale in any class sum or product, plus 1.
+may change by more than ``floor((2^31 - 1 - noise) / most_total_samples)``, but at least 0. The
+noise is 0 if the sum opens exactly; else the first power of two from 16 sqrt(keyholders) times its
+largest scale in any class sum or product, plus 1.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _require_vector(size: int) -> None:
 def check_opened(
     entries: Integers, bounds: Integers, most_total_samples: int, noise: int, room: int
 ) -> None:
-    """Refuse an opened sum whose entries nobody can have counted; ``room`` is for counts."""
+    """Refuse an opened sum with impossible entries; noise changes a count by at most ``room``."""
     counts = bounds == 0
     high = np.where(counts, most_total_samples + room, bounds * most_total_samples + noise)
     low = np.where(counts, -room, -high)

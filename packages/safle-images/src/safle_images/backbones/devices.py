@@ -1,7 +1,7 @@
 """Where a network runs: on processors, or on a graphics card that ONNX Runtime really uses.
 
-Where a card, its driver or one of CUDA's libraries is missing, ONNX Runtime takes the processor in
-silence. A session is therefore asked once it exists, and cannot change its place later.
+Where a card, its driver or one of CUDA's libraries is missing, ONNX Runtime silently takes the
+processor. A session is therefore asked once it exists, and cannot change its place later.
 """
 
 import contextlib

@@ -30,7 +30,7 @@ OPSET = 17
 LARGEST_DIFFERENCE = 1e-3
 """Between features of one input, as a share of their length: ONNX Runtime rounds differently."""
 TAKERS = {"weights": ("torchvision", "timm"), "size": ("timm",), "output_name": ("onnx",)}
-"""What may be given for what kind of network."""
+"""Which options apply to which kind of network."""
 REQUIRED = ("resize", "crop", "interpolation", "mean", "deviation")
 Images = NDArray[np.float32]
 Run = Callable[[Images], Images]
@@ -182,7 +182,7 @@ def _checked(output: Path, name: str) -> Iterator[Path]:
         try:
             yield exported
         except BackboneError as error:
-            # ONNX Runtime names the file that it was given; its user knows another.
+            # ONNX Runtime names the file that it was given; the user knows another.
             raise BackboneError(str(error).replace(str(exported), name)) from error
         exported.replace(scratch)
 

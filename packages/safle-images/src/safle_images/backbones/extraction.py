@@ -27,7 +27,7 @@ from safle_images.readers import Label, Record, decode
 log = logging.getLogger(__name__)
 CALLS_OF_A_BATCH = 8
 CALLERS = 2
-"""Of a card: one call runs while the next is put together."""
+"""Calls of a card at a time: one runs while the next is prepared."""
 BYTES_OF_ONE = 4 * 2**20
 """An encoded image of more bytes counts as several: fewer large photographs are read ahead."""
 Item = TypeVar("Item")
@@ -74,7 +74,7 @@ def extract(
 
     Parameters
     ----------
-    batch : images of every `Batch` but the last, by default those of eight full calls; the
+    batch : images of every `Batch` except the last, by default those of eight full calls; the
         features do not depend on it
     workers : threads, by default one for each processor that this process may use; the features
         do not depend on them
@@ -171,13 +171,13 @@ def _prepare(preprocessing: Preprocessing, record: Record) -> _Image:
 
 
 def _calls(images: Iterable[_Image], used: int) -> Iterator[list[_Image]]:
-    """Images of which ``used`` could be read, which fill a call; fewer at the end."""
+    """Images that fill a call, ``used`` readable ones; fewer at the end."""
     call: list[_Image] = []
     filled = 0
     for image in images:
         call.append(image)
         filled += image.values is not None
-        # A source of nothing but unreadable images is noticed soon.
+        # A source with only unreadable images is noticed soon.
         if filled == used or len(call) > 4 * used:
             yield call
             call = []

@@ -94,7 +94,7 @@ def _take_float32(graph: Any) -> None:
 
 
 def class_scores(path: Path, count: int) -> str | None:
-    """What shows that a network ends in class scores, not in features; None if nothing does.
+    """Evidence that a network ends in class scores, not in features; None without any.
 
     Parameters
     ----------

@@ -27,7 +27,8 @@ EXTRA = "safle-images[export]"
 OUT_OF_TRAINING = ("aux1.", "aux2.", "AuxLogits.")
 """Layers of GoogLeNet and Inception that only their training uses."""
 MOST_LEVELS = 2.0
-"""Of 256, between two ways to prepare an image: a middle that begins a pixel later differs by 1."""
+"""Levels of 256 between two ways to prepare an image: a middle that begins a pixel later differs by
+1."""
 
 
 def open_torchvision(name: str, weights: Path | None = None) -> Opened:
@@ -71,7 +72,7 @@ def _downloaded(published: Any) -> dict[str, Any]:
 
 
 def take_head(network: Any) -> str:
-    """Put nothing in the place of a network's last layer with weights; return its name."""
+    """Replace a network's last layer with weights by the identity; return its name."""
     from torch import nn
 
     layers = [n for n, part in network.named_modules() if isinstance(part, nn.Linear | nn.Conv2d)]
@@ -232,23 +233,23 @@ def hf_preprocessing(processor: Any, where: str) -> Preprocessing:
     """The preprocessing that an image processor of transformers applies, checked on an image."""
     from PIL import Image
 
-    told = processor.to_dict()
+    found = processor.to_dict()
     try:
-        crop = told["crop_size"]["height"] if told.get("do_center_crop") else None
-        resize, squash = told["size"].get("shortest_edge"), False
+        crop = found["crop_size"]["height"] if found.get("do_center_crop") else None
+        resize, squash = found["size"].get("shortest_edge"), False
         if resize is None:
-            resize, squash = told["size"]["height"], True
+            resize, squash = found["size"]["height"], True
         elif crop is None:
             # ConvNeXt's: the middle of a larger image if the image is small, else all of it.
             crop, squash = resize, resize >= 384
-            resize = resize if squash else int(resize / told["crop_pct"])
-        factor = told["rescale_factor"] if told["do_rescale"] else 1.0
-        moments = [told["image_mean"], told["image_std"]] if told["do_normalize"] else [[0], [1]]
+            resize = resize if squash else int(resize / found["crop_pct"])
+        factor = found["rescale_factor"] if found["do_rescale"] else 1.0
+        moments = [found["image_mean"], found["image_std"]] if found["do_normalize"] else [[0], [1]]
         mean, deviation = (np.array(values) / factor + np.zeros(3) for values in moments)
         preprocessing = Preprocessing(
             resize=resize,
             crop=crop or resize,
-            interpolation=Image.Resampling(told["resample"]).name.lower(),
+            interpolation=Image.Resampling(found["resample"]).name.lower(),
             mean=tuple(mean.tolist()),
             deviation=tuple(deviation.tolist()),
             squash=squash,
@@ -264,8 +265,8 @@ def hf_preprocessing(processor: Any, where: str) -> Preprocessing:
             raise ValueError(f"its image differs by {difference:.3g} of 256 levels")
     except (KeyError, ValueError, TypeError) as error:
         raise BackboneError(
-            f"{where}: {told.get('image_processor_type')} prepares images in a way that safle does "
-            f"not ({reason_of(error)}); expected sizes of squares, mean and deviation"
+            f"{where}: {found.get('image_processor_type')} prepares images in a way that safle "
+            f"does not ({reason_of(error)}); expected sizes of squares, mean and deviation"
         ) from error
     return preprocessing
 

@@ -35,7 +35,7 @@ class Files:
     Attributes
     ----------
     kind : ``folder``, ``zip``, ``tar`` or ``file``
-    members : sorted by name; those of a tar as they lie there, since it may have to be read so
+    members : sorted by name; those of a tar in its order, since it may have to be read so
     """
 
     def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES) -> None:

@@ -83,7 +83,7 @@ def read_opcodes(data: bytes, where: str) -> dict[str, list[Any]]:
 
 
 def as_array(values: list[Any] | None, where: str) -> NDArray[np.uint8]:
-    """The matrix of bytes whose parts stand in a pickle as NumPy writes them."""
+    """The matrix of bytes whose parts are in a pickle as NumPy writes them."""
     match values:
         case [0, "b" | b"b", 1, rows, columns, "u1", 0, 1, 3, "|", *_, bool(fortran), data]:
             flat = np.frombuffer(data.encode("latin-1") if isinstance(data, str) else data, "u1")

@@ -1,6 +1,6 @@
-"""Baselines: every method on the same features, labels and partition, one file each.
+"""Baselines: every method on the same features, labels and partition, one file per method.
 
-A further method is one file with its paper in the docstring, and one line here. `add_method` adds
+A new method is one file with its paper in the docstring, and one line here. `add_method` adds
 one from a file anywhere else. One of ours also has
 
 - its name among the methods of the tables of experiments/suite.py, and of experiments/digits.toml,

@@ -1,4 +1,4 @@
-"""DeepAFL: layers of random features, each fitted in closed form, two rounds a layer.
+"""DeepAFL: layers of random features, each fitted in closed form, two rounds per layer.
 
 "DeepAFL: Deep Analytic Federated Learning", 2025.
 

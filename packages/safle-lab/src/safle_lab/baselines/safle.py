@@ -1,4 +1,4 @@
-"""SAFLe: buckets, shuffled groups, one table a group; solved from one round of counts.
+"""SAFLe: buckets, shuffled groups, one table per group; solved from one round of counts.
 
 "Single-Round Scalable Analytic Federated Learning", CVPR 2026.
 

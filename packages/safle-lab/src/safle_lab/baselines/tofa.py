@@ -20,7 +20,8 @@ language model write. The definition of u and the weights are ours: u is ``p / (
 mean probability of the class on samples of the class, p, and on other samples, q; texts that score
 below the plain one are dropped, and ``exp(r)`` weights the others. A small shrinkage makes the
 covariance invertible. Every client has a model of its own: accuracy is the mean over clients on all
-test samples; the accuracy on a client's mix of classes, which the paper reports, stands beside it.
+test samples; the accuracy on a client's mix of classes, which the paper reports, is given beside
+it.
 """
 
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ def posterior_classifier(evidence: Moments, centre: Array, settings: Settings) -
 
 
 def score_texts(features: Array, labels: Labels, texts: Array, scale: float) -> Array:
-    """How well each text tells its class from the others, u: (class_count, texts), up to 1.
+    """How well each text distinguishes its class from the others, u: (class_count, texts), up to 1.
 
     NaN where the client has no sample of the class. Features and texts are of unit length.
     """

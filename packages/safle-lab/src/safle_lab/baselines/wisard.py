@@ -6,7 +6,7 @@ images", 2010; summed over clients, as the SAFLe paper's predecessor does.
 
 Node j of class c counts how often address idx_j occurred in class c: the cross matrix
 of SAFLe's statistics. A sample's score for a class is the number of its nodes that
-counted more than b; b starts at 0 and grows until one class stands alone.
+counted more than b; b starts at 0 and grows until only one class is left.
 """
 
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Discriminators:
             scores = (counts[undecided] > threshold).sum(axis=1)
             best = scores.max(axis=1, keepdims=True)
             answered = best[:, 0] > 0
-            # Where no node counted more than the threshold, the last answer, a tie, stands.
+            # Where no node counted more than the threshold, the last answer, a tie, is kept.
             answers[undecided[answered]] = scores[answered]
             undecided = undecided[answered & ((scores == best).sum(axis=1) > 1)]
             threshold = max(threshold + 1, int(threshold * 1.25))

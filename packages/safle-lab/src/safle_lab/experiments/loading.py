@@ -193,7 +193,7 @@ def describe_classes(data: DataSet, path: Path) -> DataSet:
     Parameters
     ----------
     path : a table of the texts' embeddings, each labelled with the class it describes; the
-        plainest text of a class ("a photo of a dog") stands before its others
+        plainest text of a class ("a photo of a dog") comes before its others
     """
     table = open_table(path)
     if table.labels is None:

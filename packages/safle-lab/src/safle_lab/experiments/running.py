@@ -41,7 +41,7 @@ FORMAT = "safle-experiment-1"
 CELL_FORMAT = "safle-cell-4"
 PACKAGES = ("safle", "numpy", "scipy", "scikit-learn", "torch", "zstandard")
 REAL_CLIENTS = ("rounds", "communication", "noise", "unlearning")
-"""Experiments of one scenario that real clients may stand in; `clients` needs ever more."""
+"""Experiments of one scenario that may use real clients; `clients` needs ever more."""
 Measured = Callable[[Cell, int], Figures]
 """A cell and the number of its data -> its figures."""
 

@@ -14,7 +14,7 @@ MEANS = (
     *("balanced_accuracy", "auc", "clients_accuracy", "clients_balanced"),
     *("worst_client", "clients_deviation", *COSTS),
 )
-"""Figures whose mean over seeds stands beside the accuracy's."""
+"""Figures whose mean over seeds is shown beside the accuracy's."""
 _SAME = {True: "same bytes", False: "DIFFERENT"}
 Row = dict[str, Any]
 Lines = tuple[list[str], list[list[str]]]

@@ -52,7 +52,7 @@ LAYOUTS: dict[str, Layout] = {
     "webdataset": webdataset,
     "folders": folders,
 }
-"""The first that recognises the files reads them: those that anything fits come last."""
+"""The first that recognises the files reads them; the least specific come last."""
 
 
 def find_layout(files: Files, name: str | None) -> Layout:

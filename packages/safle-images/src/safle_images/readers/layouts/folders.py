@@ -23,7 +23,7 @@ _PART = re.compile(
     r"(part|shard|chunk|fold|batch|split|folder|archive|partition)[ _-]?\d+)",
     re.IGNORECASE,
 )
-"""Names of folders that are parts of an archive, and no classes."""
+"""Names of folders that are parts of an archive, and not classes."""
 
 
 def recognises(files: Files) -> bool:
@@ -67,7 +67,7 @@ def check_folders(where: object, labels: Iterable[Label], selection: Selection) 
 
 
 def _is_part(name: str) -> bool:
-    # A train is a thing, too, among others.
+    # A train can be a class, too, among others.
     return bool(_PART.fullmatch(name)) or name.lower() in SPLITS - {"train"}
 
 

@@ -37,7 +37,7 @@ _IMAGE_COLUMNS = ("image", "img", "bytes")
 _READERS = frozenset({"arrow", "cache", "imagefolder", "parquet", "webdataset"})
 _TARS = "webdataset"
 _WHOLE = "all"
-"""What stands for the name of a split where there is one only, without a name."""
+"""The name of the only split of a data set whose split has no name."""
 LABELS = (".cls", ".json", ".txt")
 """The files of a WebDataset that hold labels."""
 _BATCH = 32
