@@ -61,7 +61,7 @@ class Operations(Protocol[T]):
         """
 
     def product(self, x: T, matrix: Array) -> T:
-        """``x @ matrix`` of integers, float32, whose sums stay below 2**24."""
+        """``x @ matrix``, float32: integers times a power of two, whose sums stay below 2**24."""
 
     def append(self, x: T, value: float) -> T:
         """``x`` and one more column, which holds ``value``."""

@@ -232,12 +232,12 @@ class RandomColumns:
 
     def express(self, ops: Operations[T], fixed: T) -> T:
         """The units of fixed-point columns, (samples, units)."""
-        # At most 256 int16 per sum: below 2**24, so that float32 products are exact.
-        sums = ops.product(fixed, self.signs())
-        if self.has_thresholds:
-            sums = ops.subtract(sums, self.thresholds.astype(np.float64))
-        steps = ops.divide(sums, 1 << self.shift)
-        return ops.clip(ops.floor(ops.add(steps, 0.5)), 0, self.largest_code)
+        # At most 256 int16 per sum: below 2**24, so that float32 products are exact, also divided
+        # by a power of two.
+        step = 2.0**-self.shift
+        steps = ops.product(ops.multiply(fixed, step), self.signs())
+        moved = 0.5 - self.thresholds * step if self.has_thresholds else 0.5
+        return ops.clip(ops.floor(ops.add(steps, moved)), 0, self.largest_code)
 
 
 class RandomFeatureEncoder(LinearEncoder):

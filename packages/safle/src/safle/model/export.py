@@ -52,7 +52,7 @@ GATHERED = 4_096
 MAX_ROWS = np.iinfo(np.int16).max
 MAX_VALUE = np.iinfo(np.int8).max
 MAX_ENTRIES = 64
-"""A column of a sparse matrix has at most this many entries: each is a step of the graph."""
+"""A column of a sparse matrix has at most this many entries; three bytes each."""
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
@@ -264,18 +264,19 @@ class _Graph:
 
     def product(self, x: str, matrix: Array) -> str:
         narrow = self.cast(x, TensorProto.FLOAT)
-        terms = [self._term(narrow, *entries) for entries in _sparse_entries(matrix)]
-        if terms:
-            sums = self.node("Sum", *terms)
-        else:
-            sums = self.node("MatMul", narrow, self.constant(matrix, np.float32))
-        return self.cast(sums, TensorProto.DOUBLE)
+        return self.cast(self.node("MatMul", narrow, self._matrix(matrix)), TensorProto.DOUBLE)
 
-    def _term(self, x: str, rows: Array, values: Array) -> str:
-        """The columns of ``x`` that ``rows`` names, times ``values``."""
+    def _matrix(self, matrix: Array) -> str:
+        """A matrix of float32; of few entries per column, the file holds only these."""
+        entries = _sparse_entries(matrix)
+        if entries is None:
+            return self.constant(matrix, np.float32)
+        rows, values = entries
+        # A runtime computes this once, when it loads the graph.
+        zeros = self.node("ConstantOfShape", self.indices(*matrix.shape))
         places = self.cast(self.constant(rows, np.int16), TensorProto.INT64)
         factors = self.cast(self.constant(values, np.int8), TensorProto.FLOAT)
-        return self.node("Mul", self.node("Gather", x, places, axis=1), factors)
+        return self.node("ScatterElements", zeros, places, factors, axis=0)
 
     def integer_product(self, x: str, matrix: Array) -> str:
         factors = self.cast(self.constant(matrix, np.int16), TensorProto.DOUBLE)
@@ -312,15 +313,15 @@ class _Graph:
         return self.node("MatMul", dense, wide)
 
 
-def _sparse_entries(matrix: NDArray[Any]) -> list[tuple[NDArray[np.int16], NDArray[np.int8]]]:
-    """Rows and values of a matrix's entries; [] where they are many, or not small integers.
+def _sparse_entries(matrix: Array) -> tuple[Array, Array] | None:
+    """Rows, int16, and values, int8, of each column's entries; None if many, or no small integers.
 
-    The matrix is the sum, over all returned pairs, of ``values[j]`` at ``[rows[j], j]``.
+    A column of fewer than the most has rows with the value 0 as well; none occurs twice.
     """
     entries = int((matrix != 0).sum(axis=0).max(initial=0))
     small = len(matrix) <= MAX_ROWS and np.abs(matrix).max(initial=0) <= MAX_VALUE
     if not small or not 0 < entries <= MAX_ENTRIES or not np.array_equal(matrix, np.rint(matrix)):
-        return []
+        return None
     rows = np.argsort(matrix == 0, axis=0, kind="stable")[:entries]
     values = np.take_along_axis(matrix, rows, axis=0)
-    return [*zip(rows.astype(np.int16), values.astype(np.int8), strict=True)]
+    return rows.astype(np.int16), values.astype(np.int8)
