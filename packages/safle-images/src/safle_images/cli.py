@@ -108,7 +108,8 @@ def _write_one(session: Session, images: Path, output: Path, options: dict[str, 
     backbone = load_backbone(options["backbone"], device=options["device"], half=options["half"])
     network = backbone.network
     device = network.device
-    mixing = ", one image per call: it mixes those of a call" if network.used < network.slots else ""
+    mixes = network.used < network.slots
+    mixing = ", one image per call: it mixes those of a call" if mixes else ""
     session.note(f"{options['backbone']}: runs on {device}{mixing}")
     if options["encoder_path"] is not None:
         _check_encoder(backbone, options["encoder_path"], options["backbone"])

@@ -81,7 +81,7 @@ def test_calls_that_cannot_be_full_are_said(
     mixing = tiny_onnx(tmp_path / "mixing.onnx", mixed=True)
     output = tmp_path / "f.safetensors"
     made = safle("features", place / "photographs", "--backbone", mixing, "-o", output)
-    assert "one image a call" in made.stderr
+    assert "one image per call" in made.stderr
 
 
 def test_labels_keep_their_names(features: Path) -> None:

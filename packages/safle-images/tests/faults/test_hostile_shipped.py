@@ -318,7 +318,7 @@ def test_every_other_opcode_is_refused_by_name(opcode):
 def test_npz_image_size_is_bounded(tmp_path):
     path = shipped.medmnist(tmp_path / "x.npz")
     assert len(open_images(path, split="test", most_bytes=3072)) == 4
-    with pytest.raises(ImageError, match="at most 3071 bytes an image"):
+    with pytest.raises(ImageError, match="at most 3071 bytes per image"):
         open_images(path, split="test", most_bytes=3071)
 
 

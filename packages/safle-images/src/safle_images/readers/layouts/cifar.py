@@ -135,5 +135,5 @@ def _read(
     values = [0] * len(pixels) if column is None else tree.get(key, [])
     whole = len(values) == len(pixels) and all(type(value) is int for value in values)
     if not whole or pixels.shape[1] != _PIXELS:
-        raise ImageError(f"{where}: expected {_PIXELS} numbers and one of its {key} an image")
+        raise ImageError(f"{where}: expected {_PIXELS} numbers and one of its {key} per image")
     return pixels, values

@@ -42,7 +42,7 @@ def open_source(files: Files, selection: Selection) -> ImageSource:
             raise ImageError(
                 f"{files.path}: {images} holds {kind} of shape {shape}; expected uint8 of shape "
                 "(images, height, width), or with 3 colours at the end, and at most "
-                f"{files.most_bytes} bytes an image"
+                f"{files.most_bytes} bytes per image"
             )
     count = shape[0]
     labels: list[Label] = [None] * count
