@@ -18,7 +18,7 @@ MOST = {
     "public classes": 70,
     "packed tuples": 0,
     "isinstance on values that add up": 0,
-    "lines": 23_537,
+    "lines": 23_535,
 }
 
 

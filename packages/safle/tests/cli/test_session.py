@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 import pytest
 
 from safle.cli import session
@@ -19,6 +22,23 @@ def test_a_line_says_what_is_done_and_what_was_done_before_is_no_speed(
             advance(done)
     said = capsys.readouterr().err.splitlines()
     assert said == ["features: 3,550 of 6,000 images, 0:00:49 left"]
+
+
+def test_the_time_left_rests_on_all_that_is_done_and_does_not_jump(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Steps of a minute; one takes ten times as long, the next a tenth."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with session.Session().progress("counting", 40, "tables") as advance:
+        for done, seconds in enumerate([0, *[60] * 19, 600, 6, *[60] * 8]):
+            now[0] += seconds
+            advance(done)
+    left = re.findall(r"(\d+):(\d+):(\d+) left", capsys.readouterr().err)
+    minutes = [60 * int(hours) + int(found) for hours, found, _ in left]
+    assert len(minutes) >= 27
+    steps = [abs(after - before) for before, after in pairwise(minutes)]
+    assert max(steps) <= 10
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,7 @@ def use_threads(number: int) -> Iterator[None]:
 
 @contextmanager
 def blas_for(operations: float = 0) -> Iterator[None]:
-    """Give the cores to the BLAS if it has `LARGE` operations to do, else to the kernels.
-
-    Parameters
-    ----------
-    operations : multiplications and additions of the BLAS inside; 0 for steps between kernels
-    """
+    """Give the cores to the BLAS if it has `LARGE` operations to do inside, else to the kernels."""
     shared = operations >= LARGE and threads() > 1
     before = _blas_has_cores.set(shared)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 import sys
@@ -122,6 +123,8 @@ class Session:
         columns = (description, BarColumn(), done_so_far, left)
         console = _console(sys.stderr)
         bars = Progress(*columns, console=console, transient=True, get_time=time.monotonic)
+        # The mean speed so far: that of the last seconds jumps, and ends with a pause.
+        bars.speed_estimate_period = math.inf
         task = bars.add_task(printable(title), total=max(total, 1), start=False)
         last = time.monotonic()
 
