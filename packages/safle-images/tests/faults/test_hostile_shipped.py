@@ -198,13 +198,13 @@ BAD = {
         {},
     ),
     "half a record": (binary_of(3072), "has 3072 bytes; expected records of 3073", SPLIT),
-    "a class without name": (binary_of(3073, label=9), "none of 4 classes", SPLIT),
+    "a class without name": (binary_of(3073, label=9), "not among 4 classes", SPLIT),
     "a class without name, pickled": (
         cifar(data_batch_1=batch(labels=[0, 4, 1])),
-        "none of 4 classes",
+        "not among 4 classes",
         SPLIT,
     ),
-    "fewer labels": (cifar(data_batch_1=batch(labels=[0])), "one of its labels an image", SPLIT),
+    "fewer labels": (cifar(data_batch_1=batch(labels=[0])), "one of its labels per image", SPLIT),
     "no pixels": (cifar(data_batch_1=batch(data=[1])), "not a whole array", SPLIT),
     "other pixels": (
         cifar(data_batch_1=batch(data=np.zeros((3, 9), np.uint8))),
