@@ -81,7 +81,7 @@ def test_sheets_are_the_owners_alone_and_the_log_says_what_left(
     assert events == ["sent", "accepted"]
 
 
-def test_a_policy_refuses_and_only_its_rule_is_told(answer, airlock, table, tmp_path):
+def test_airlock_refusal_names_only_the_policy_rule(answer, airlock, table, tmp_path):
     (tmp_path / "policy.toml").write_text("least_samples = 61")
     with pytest.raises(Refused, match=r"^its policy refuses: least_samples$"):
         answer(COUNT, table, "--policy", tmp_path / "policy.toml")
@@ -171,7 +171,7 @@ def test_a_keyholder_never_opens_a_sum_despite_a_difference():
     assert not [option for option in command.params if "despite" in str(option.name)]
 
 
-def test_the_asker_is_told_both_commands(airlock):
+def test_airlock_names_both_answering_commands(airlock):
     waiting, one, own = airlock.explain(COUNT)
     assert str(airlock.answer_path(COUNT)) in waiting
     assert one.endswith(f"safle airlock {airlock.inbox} {airlock.outbox} DATA")

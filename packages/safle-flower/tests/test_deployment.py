@@ -122,7 +122,7 @@ def test_every_breakage_is_named(folder, said):
     assert any(part in error for part in said.split("|") for error in found), found
 
 
-def test_a_folder_of_something_else_is_no_deployment(tmp_path):
+def test_deploy_check_refuses_another_folder(tmp_path):
     assert "neither a server's nor a node's" in errors(tmp_path)[0]
 
 

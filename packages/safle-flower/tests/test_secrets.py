@@ -35,7 +35,7 @@ class Listening(InProcessGrid):
 
 
 @pytest.mark.parametrize("place", TABLES)
-def test_a_refused_table_says_its_line_and_nothing_that_stands_there(federation, tmp_path, place):
+def test_refused_table_names_its_line_and_no_content(federation, tmp_path, place):
     text, expected = TABLES[place]
     folder = tmp_path / SECRET
     folder.mkdir()

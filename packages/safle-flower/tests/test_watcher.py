@@ -194,7 +194,7 @@ TEXTS = {
 """Texts of questions whose names are right."""
 
 
-def test_names_and_texts_that_are_none(folders, words, tmp_path):
+def test_watcher_refuses_invalid_names_and_texts(folders, words, tmp_path):
     """Right names of wrong texts and files, wrong names, and entries that are no folders."""
     refused = []
     for text in TEXTS.values():
@@ -254,7 +254,7 @@ def test_a_flood_of_questions(folders, words):
     assert len([*folders.outbox.glob("*.refused")]) == 2000
 
 
-def test_entries_that_are_no_questions_delay_none_and_fill_no_log(folders, monkeypatch):
+def test_watcher_ignores_entries_other_than_questions(folders, monkeypatch):
     """However many there are: more than the watcher remembers would be looked at for ever."""
     monkeypatch.setattr("safle_flower.watcher.MOST_STRANGERS", 5)
     monkeypatch.setattr("safle_flower.watcher.MOST_REMEMBERED", 5)

@@ -49,7 +49,7 @@ def found_in(data: DataSet, **how):
 @pytest.mark.parametrize("kind", KINDS)
 @given(samples=st.integers(0, 60), seed=st.integers(0, 99))
 @settings(max_examples=20)
-def test_whatever_is_found_is_in_the_data(kind, samples, seed):
+def test_attack_finds_only_samples_of_the_data(kind, samples, seed):
     whole = fixed_data(kind, 200)
     chosen = np.random.default_rng(seed).choice(200, samples)
     found_in(whole.part(chosen))

@@ -120,7 +120,7 @@ def test_the_larger_least_of_two_rounds_counts(history):
     assert refused(parties, range(4), history) == "client-05"
 
 
-def test_a_round_of_fewer_is_no_difference(history):
+def test_differences_ignore_rounds_with_a_smaller_least_number(history):
     """Its clients have agreed to its least: a sum of it opens beside a round of many."""
     parties = make_parties(ZERO, 6, least_clients=2)
     answer(parties, range(6), history, least_clients=4)

@@ -75,7 +75,7 @@ def test_another_promise_is_another_digest(published):
 NUMBERS = ("epsilon", "delta", "rho", "gram", "cross", "counts", "releases", "total_epsilon")
 
 
-def test_whatever_the_numbers_of_a_promise_are_errors_are_ours(published):
+def test_noisy_promise_with_any_numbers_raises_typed_errors(published):
     """Noise of scale 1e308 once ended in OverflowError, when its ridge was worked out."""
     encoder, _, noisy = published
     for name, value in product(NUMBERS, [1e308, 1e200, 1e22, 5e-324, 10**18, 10**400, True]):
@@ -106,7 +106,7 @@ def test_a_layout_too_large_to_read_is_refused_first():
         decode(data, NoisyStatistics, limit=10**6)
 
 
-def test_a_model_whose_promise_is_none_is_refused(published):
+def test_model_with_an_invalid_promise_is_refused(published):
     encoder, _, noisy = published
     model = Model.of(encoder, solve(noisy))
     assert b"epsilon" in model.to_bytes()

@@ -201,7 +201,9 @@ def test_a_second_set_needs_enough_clients_of_difference(parties, files, tmp_pat
     assert parties.open(late) == sum_statistics(PARTS)
 
 
-def test_a_keyholder_who_declines_is_told_so(parties, total, tmp_path, monkeypatch):
+def test_keyholder_who_declines_reads_that_nothing_was_opened(
+    parties, total, tmp_path, monkeypatch
+):
     monkeypatch.setenv("SAFLE_LOG", str(tmp_path / "log.jsonl"))
     write_files(parties, total, tmp_path)
     names = {"round": "round", "operator": "o.pub", "key": "k.key", "history": "history"}
@@ -376,7 +378,7 @@ def test_new_keys_replace_nothing(safle, tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == kept
 
 
-def test_a_policy_sees_who_opens(parties):
+def test_policy_sees_the_keyholders(parties):
     release = under_masks(Release.of(PARTS[0]), parties.private_round)
     mine = tuple(key.public.fingerprint for key in parties.keyholders)
     Policy(mode="masked", least_clients=2, keyholders=mine).check(release)
@@ -386,7 +388,7 @@ def test_a_policy_sees_who_opens(parties):
         Policy(least_clients=3).check(release)
 
 
-def test_inspect_says_who_takes_part(parties, files, total, tmp_path):
+def test_inspect_lists_the_parties_of_a_round(parties, files, total, tmp_path):
     contents = {
         "round.private": (
             parties.private_round.data,

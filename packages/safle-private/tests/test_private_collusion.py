@@ -20,7 +20,7 @@ ZERO = Statistics.empty(DATA.encoder.space, [0, 1, 2])
 
 
 @pytest.mark.parametrize("keyholders", [2, 3])
-def test_honest_keyholders_who_never_compare_open_no_difference(keyholders, tmp_path):
+def test_keyholders_open_no_difference_without_comparing(keyholders, tmp_path):
     """The server asks one for {0, 1, 2}, another for all, and the last helps with both."""
     parties = make_parties(ZERO, 4, keyholders=keyholders, least_clients=2)
     files = [parties.mask(at, part) for at, part in enumerate(PARTS)]
@@ -54,7 +54,7 @@ def test_honest_keyholders_who_never_compare_open_no_difference(keyholders, tmp_
     ("clients", "least"),
     [(2, 2), (3, 2), (4, 2), (4, 3), (5, 3), pytest.param(5, 2, marks=pytest.mark.slow)],
 )
-def test_whatever_is_asked_in_whatever_order_nobody_is_told_apart(clients, least):
+def test_keyholders_tell_nobody_apart_for_any_requests(clients, least):
     """Every set of requests over up to five clients, with the honest keyholder's rule applied.
 
     A refused request leaves no trace, so that all sequences of requests lead to the histories

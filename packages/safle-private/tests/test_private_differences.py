@@ -114,7 +114,7 @@ def test_private_answers_tell_no_few_clients_apart(asked, least):
 
 
 @given(st.lists(SETS, max_size=5), SETS, st.integers(2, 4))
-def test_exactly_those_are_named_who_are_given_away(before, asked, least):
+def test_despite_difference_must_name_exactly_the_exposed(before, asked, least):
     assume(len(asked) >= least)
     sets = [opened(dict.fromkeys(names, 0), least) for names in (*before, asked)]
     expected = newly_exposed(Counter(asked), [Counter(names) for names in before], least)

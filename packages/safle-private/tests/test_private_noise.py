@@ -156,7 +156,7 @@ def test_a_round_opens_one_set(played, tmp_path):
         parties.answer(0, parties.gather(files), place)
 
 
-def test_the_keyholder_is_told_of_the_noise(played):
+def test_keyholder_question_states_the_noise(played):
     _, total, _ = played
     with new_history() as history:
         assert "You add noise: epsilon 2" in explain(total.request, history)[-1]

@@ -322,7 +322,7 @@ def test_impossible_promises_are_refused(epsilon, delta):
 
 
 @pytest.mark.slow
-def test_a_canary_is_told_apart_no_better_than_promised():
+def test_canary_is_found_no_better_than_promised():
     """Worst neighbours, the attacker's best test: its errors must obey the promise."""
     encoder = LinearEncoder(np.zeros(2), np.ones(2), fraction_bits=4, norm_clip=1)
     others = count(encoder, [[0.1, -0.2], [0.3, 0.1]], [0, 1])

@@ -169,7 +169,7 @@ def test_the_runtime_for_processors_has_no_card(path: str) -> None:
 
 
 @pytest.mark.parametrize("device", ["cuda", "gpu:", "gpu:x", "gpu:-1", "", "gpu:1234", "cpu:0"])
-def test_devices_that_are_none(path: str, device: str) -> None:
+def test_device_names_are_checked(path: str, device: str) -> None:
     with pytest.raises(BackboneError, match="expected auto, cpu, gpu"):
         load_backbone(path, device=device)
 

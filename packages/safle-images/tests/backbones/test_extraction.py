@@ -214,7 +214,7 @@ def test_names_stay_with_their_rows(tmp_path: Path, backbone: Backbone) -> None:
     assert (table.features[table.ids.tolist().index("image 25")] == alone[0]).all()
 
 
-def test_a_journal_that_is_none(tmp_path: Path, backbone: Backbone) -> None:
+def test_extraction_refuses_an_invalid_journal(tmp_path: Path, backbone: Backbone) -> None:
     (tmp_path / "f.safetensors.partial").write_bytes(b"somebody's file" * 100)
     with pytest.raises(StoreError, match=r"cannot be used .*not a database.*delete it"):
         write_features(Images(3), backbone, tmp_path / "f.safetensors")

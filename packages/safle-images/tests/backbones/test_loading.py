@@ -35,7 +35,7 @@ def test_preprocessing_must_be_declared(tmp_path: Path, tiny_onnx: MakeOnnx) -> 
         load_backbone(path)
 
 
-def test_onnx_files_that_are_none(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
+def test_invalid_onnx_files_are_refused(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
     (tmp_path / "a.onnx").write_bytes(b"not protobuf")
     with pytest.raises(BackboneError, match="not an ONNX file"):
         load_backbone(str(tmp_path / "a.onnx"))
@@ -106,7 +106,7 @@ def test_an_input_of_another_size(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
         load_backbone(str(path))
 
 
-def test_inputs_that_are_no_images(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
+def test_backbone_inputs_must_be_images(tmp_path: Path, tiny_onnx: MakeOnnx) -> None:
     tiny, helper = tiny_onnx(tmp_path / "tiny.onnx"), onnx.helper
     value = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 7])
     out = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 7])

@@ -84,7 +84,7 @@ def test_broken_exif_does_not_matter(photo, exif):
     assert pixels.shape == (40, 60, 3)
 
 
-def test_an_orientation_that_does_not_exist_is_none(photo):
+def test_exif_orientation_out_of_range_is_ignored(photo):
     exif = Image.Exif()
     exif[0x0112] = 99
     np.testing.assert_array_equal(decode(to_bytes(photo, exif=exif)), np.asarray(photo))

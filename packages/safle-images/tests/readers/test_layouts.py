@@ -107,7 +107,7 @@ def test_parquet_labels_and_plain_bytes(tmp_path):
     assert [record.label for record in named.records()] == ["cat", "dog"]
 
 
-def test_a_withheld_label_of_the_hub_is_none(tmp_path):
+def test_hub_label_minus_one_means_no_label(tmp_path):
     described = {"label": {"_type": "ClassLabel", "names": ["a"]}}
     columns = {"image": [b"x", b"y"], "label": [-1, 0]}
     write_parquet(tmp_path / "p.parquet", columns, described)

@@ -264,7 +264,7 @@ def test_folders_that_are_hardly_classes_are_refused(tmp_path, name, container):
     assert {*open_images(path, label_column="").labels} == {None}
 
 
-def test_an_image_folder_by_its_library_is_no_way_around(tmp_path):
+def test_hub_library_cannot_bypass_the_folder_check(tmp_path):
     path = write_folder(tmp_path / "set", dict.fromkeys(PARTS["HAM10000"], b"x"))
     refuses(path, "--layout folders")
     with pytest.raises(ImageError, match="--layout folders"):

@@ -137,7 +137,7 @@ def test_a_noisy_head_counts_less_the_further_it_is_from_a_clean_one(task):
     assert found.item() == pytest.approx(weights @ [0, 1, 4] / weights.sum(), rel=1e-5)
 
 
-def test_noisy_clients_are_told_after_the_warm_up(task):
+def test_fednoro_finds_noisy_clients_after_the_warm_up(task):
     settings = METHODS["fednoro"].settings({**SHORT, "warm_up": 0.3})
     trainer = Trainer(task, settings, fednoro.ALGORITHM)
 

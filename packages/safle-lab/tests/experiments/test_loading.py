@@ -368,7 +368,7 @@ BAD = (
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_tensors_that_are_no_table_are_refused(torch, tmp_path, name):
+def test_torch_file_must_be_a_table(torch, tmp_path, name):
     assert {*bad_tensors(torch)} == {*BAD}
     path = tmp_path / "bad.pt"
     torch.save(bad_tensors(torch)[name], path)

@@ -41,7 +41,7 @@ def test_a_changed_byte_or_row_is_named_by_its_line(path):
 
 
 @pytest.mark.parametrize("line", ["", "{}", "[]", "1", '{"a":1}', '{"check":"0"}', "[" * 10_000])
-def test_a_line_that_is_no_row_is_named(path, line):
+def test_journal_names_an_invalid_line(path, line):
     path.write_bytes(line.encode() + b"\n" + path.read_bytes())
     with pytest.raises(StoreError, match="line 1 is not"):
         read_rows(path)
@@ -133,7 +133,7 @@ def test_a_lock_that_cannot_be_taken_names_the_file(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_lock_that_is_held_too_long_is_said_to_be(tmp_path, monkeypatch):
+def test_journal_lock_held_too_long_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(journal, "SECONDS_TO_WAIT", 0.1)
     with (
         locked(tmp_path / "log"),

@@ -34,7 +34,7 @@ def test_depth_and_number_are_bounded(text):
         parse_toml(text, "a.toml")
 
 
-def test_texts_and_numbers_with_points_are_no_keys(tmp_path):
+def test_toml_points_in_texts_and_numbers_are_not_keys(tmp_path):
     text = "x = [" + "1.5, " * 1000 + ']\ny = "' + "a sentence. Another one. " * 40 + '"\n'
     (tmp_path / "a.toml").write_text(text)
     assert len(read_toml(tmp_path / "a.toml", "a file")["x"]) == 1000

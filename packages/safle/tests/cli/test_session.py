@@ -11,7 +11,7 @@ from safle.cli import session
 from safle.errors import InvalidInput
 
 
-def test_a_line_says_what_is_done_and_what_was_done_before_is_no_speed(
+def test_progress_line_ignores_earlier_work_in_its_speed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]

@@ -32,7 +32,7 @@ def test_declared_moments_are_cut_at_gaussian_quantiles():
 @pytest.mark.parametrize(
     ("deviation", "expected"), [([2.0, 0.0], [2.0, 1.0]), (2.0, [2.0, 2.0])], ids=["own", "one"]
 )
-def test_declared_moments_are_taken_as_they_are_but_for_constants(deviation, expected):
+def test_declared_moments_are_kept_except_for_constants(deviation, expected):
     declared = declared_moments([1.0, 5.0], deviation)
     assert declared.mean.tolist() == [1.0, 5.0]
     assert declared.deviation.tolist() == expected

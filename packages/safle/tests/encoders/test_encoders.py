@@ -204,7 +204,7 @@ def test_values_beyond_the_fixed_point_range_are_clipped():
     assert codes[:, 0].tolist() == [32_767, -32_767, 0]
 
 
-def test_the_lowest_number_of_a_table_is_no_gap():
+def test_table_encoder_keeps_the_lowest_number_apart_from_a_gap():
     encoder = make_encoder(declared_range(0, 1, feature_dim=1), "table")
     codes = encoder.encode([[np.finfo(np.float64).min], [np.nan]])
     assert codes.symbols.tolist() == [[1], [0]]

@@ -95,7 +95,7 @@ def test_adding_again_after_an_interruption_takes_the_rest_and_names_what_is_ref
     assert [*Store.open(folder / "again").members] == ["a", "b", "c"]
 
 
-def test_a_model_is_told_from_those_of_a_store_that_has_changed_since(folder):
+def test_card_refuses_a_store_that_has_changed_since(folder):
     add = ("store", "add", "changing", "--encoder", "encoder.safetensors")
     safle(*add, "a.stats", "b.stats", folder=folder)
     safle("solve", "changing", "-o", "old.model", folder=folder)

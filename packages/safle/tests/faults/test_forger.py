@@ -179,7 +179,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "seed", "files"), CASES)
-def test_whatever_is_accepted_could_be_sums_of_samples(kind, seed, files):
+def test_forged_sums_that_are_accepted_could_be_of_samples(kind, seed, files):
     generator = np.random.default_rng([seed, len(kind)])
     bases, taken = true_statistics(kind, seed), 0
     for number, (encoder, data) in enumerate(forgeries(generator, bases, files)):
@@ -263,7 +263,7 @@ def other_file(name):
 
 @pytest.mark.parametrize("name", ["histogram", "evaluation", *KINDS])
 @pytest.mark.parametrize("files", [100, pytest.param(OTHER_FILES, marks=pytest.mark.slow)])
-def test_whatever_else_is_accepted_has_one_text_and_is_possible(name, files):
+def test_forged_file_that_is_accepted_has_one_text_and_is_possible(name, files):
     """Histograms, evaluation counts, and noisy sums of every kind of encoder."""
     generator, taken = np.random.default_rng(5), 0
     value, read, write, wrong_with = other_file(name)
@@ -291,7 +291,7 @@ LIMIT = 20_000_000
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_size_a_file_claims_reading_takes_what_it_may(kind):
+def test_forged_sizes_never_exceed_the_memory_limit(kind):
     """Peak memory within 1.5 times the limit, whatever header and sections say."""
     generator = np.random.default_rng(6)
     _, release = published(kind, 4)

@@ -88,7 +88,7 @@ def test_evaluation_counts_that_take_more_than_the_limit_are_refused():
 
 
 @pytest.mark.parametrize("text", ["", "8 apples", "-1", "1e9", "9" * 40])
-def test_a_limit_that_is_no_size_is_refused(text, monkeypatch):
+def test_memory_limit_must_be_a_size(text, monkeypatch):
     monkeypatch.setenv("SAFLE_MOST_MEMORY", text)
     with pytest.raises(SettingsError, match="expected a size like 8GB"):
         most_memory()

@@ -164,7 +164,7 @@ def odd(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
 
 
 @pytest.mark.parametrize(("words", "option"), outputs(), ids=str)
-def test_every_command_refuses_an_output_that_is_no_regular_file(
+def test_commands_refuse_outputs_other_than_regular_files(
     odd: Path, kind: str, words: str, option: str
 ) -> None:
     if option == "--out" and kind == "directory":
@@ -224,9 +224,7 @@ INPUT_OF = {
 
 
 @pytest.mark.parametrize("words", INPUT_OF)
-def test_an_input_that_is_no_regular_file_is_refused_at_once(
-    odd: Path, kind: str, words: str
-) -> None:
+def test_input_must_be_a_regular_file(odd: Path, kind: str, words: str) -> None:
     if kind in ("link", "dangling") and words != "private keys":
         pytest.skip("an input may be a link")
     if kind == "directory" and words in ("sum", "store add"):

@@ -95,7 +95,7 @@ def test_a_mutant_of_a_parquet_file_is_read_refused_or_ends_the_process(tmp_path
     ],
     ids=["tokens", "syntax", "overflow", "type", "depth"],
 )
-def test_a_header_of_an_array_that_is_no_header_is_an_error_of_ours(tmp_path, header):
+def test_array_with_invalid_header_is_a_typed_error(tmp_path, header):
     padded = header.ljust(-(-(len(header) + 11) // 64) * 64 - 11) + b"\n"
     made = b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded + bytes(480)
     with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:

@@ -116,7 +116,7 @@ def test_priors_are_those_of_bayes(digits: Any, head: Any) -> None:
     )
 
 
-def test_priors_that_cannot_be_meant_are_refused(digits: Any, tmp_path: Path) -> None:
+def test_priors_are_checked(digits: Any, tmp_path: Path) -> None:
     encoder, features, labels = digits
     counted = safle.count(encoder, features[:100], labels[:100])
     for priors, words in (

@@ -31,7 +31,7 @@ KERNELS = (
     TESTS / "theorems/test_counting.py",
     TESTS / "theorems/test_encoding.py",
 )
-FORGER = f"{TESTS}/faults/test_forger.py::test_whatever_is_accepted_could_be_sums_of_samples"
+FORGER = f"{TESTS}/faults/test_forger.py::test_forged_sums_that_are_accepted_could_be_of_samples"
 MAGIC = {
     "manylinux2014_x86_64": b"\x7fELF\x02\x01",
     "manylinux2014_aarch64": b"\x7fELF\x02\x01",

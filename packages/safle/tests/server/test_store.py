@@ -58,7 +58,7 @@ def total_bytes(store: Store) -> bytes:
     return encode(store.total().snapshot())
 
 
-def test_the_sum_is_the_pooled_count_whatever_came_and_went(data, parts, store, tmp_path):
+def test_store_sum_is_the_pooled_count_after_adding_and_removing(data, parts, store, tmp_path):
     assert store.total().snapshot() == Statistics.empty(data.encoder.space)
     store.declare(Limits(allow_empty=True))
     for name, part in zip("abcd", parts, strict=True):
@@ -92,7 +92,7 @@ def test_store_list_is_what_its_files_say(data, parts, store):
     assert members[0].classes == data.part(slice(0, 10)).count().class_names
 
 
-def test_statistics_that_are_no_bytes_are_refused_with_advice(data, store):
+def test_store_add_refuses_statistics_that_are_not_bytes(data, store):
     with pytest.raises(InvalidInput, match=r"Statistics; expected bytes.*encode"):
         store.add("a", data.count())
 

@@ -65,7 +65,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_sum_is_the_pooled_count_whatever_the_grouping(folder: Path, pooled: bytes) -> None:
+def test_sum_is_the_pooled_count_for_any_grouping(folder: Path, pooled: bytes) -> None:
     shares: list[float] = []
     files = [folder / name for name in "abc"]
     total, added = sum_files(files, folder / "total", progress=shares.append)
@@ -250,7 +250,7 @@ def test_a_ray_cluster_that_does_not_start_in_time_is_started_again(monkeypatch)
     assert begun == ["local"] * cluster.ATTEMPTS
 
 
-def test_a_folder_stands_for_its_files_and_not_for_sheets(clients: Path, pooled: bytes) -> None:
+def test_sum_of_a_folder_skips_release_sheets(clients: Path, pooled: bytes) -> None:
     (clients / ".hidden").write_bytes(b"")
     (clients / "00.stats.release.txt").write_bytes(b"a sheet")
     sum_files([clients], clients.parent / "again")

@@ -102,7 +102,7 @@ def test_names_of_classes_cannot_break_a_sheet():
     assert max(map(len, lines)) < 130
 
 
-def test_masked_sheets_name_who_opens_and_broken_rules_show():
+def test_masked_sheet_names_keyholders_and_broken_rules():
     release = Release("statistics", 50, 9, {"ill": 50}, masked=True,
                       keyholders={"board": "k1" * 32}, least_clients=3, epsilon=2.0)  # fmt: skip
     text = text_of(release, Policy(least_clients=5))

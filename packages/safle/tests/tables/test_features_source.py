@@ -47,7 +47,7 @@ def test_models_and_sums_keep_it_too(tmp_path):
 
 
 @pytest.mark.parametrize("source", ["two\nlines", "x" * 1001, 7, ["a"]])
-def test_sources_that_are_none(source):
+def test_invalid_features_sources_are_refused(source):
     encoder = fixed_encoder("linear")
     with pytest.raises(SettingsError):
         encoder.declare(source=source)

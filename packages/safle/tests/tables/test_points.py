@@ -247,7 +247,7 @@ def test_a_unit_that_one_draft_states_is_named(safle, tmp_path):
     assert "units:age: column 'age': the unit years is stated in b.toml only, not in a.toml" in said
 
 
-def test_a_mark_of_missing_values_is_said_to_its_hospital_and_mended_there(safle, tmp_path):
+def test_mark_of_missing_values_is_found_and_corrected_at_its_hospital(safle, tmp_path):
     changes = {"c": put("chol", 0, 12)}
     said = draft(safle, tmp_path, changes)
     assert "'chol' has 12 cells of 0, far from all others" in said["c"]
@@ -318,13 +318,13 @@ def test_labels_in_two_columns_name_their_files():
         [(0.001, 0.029), (0.004, 0.02), (0.004, 0.017), (0.004, 0.018)],
     ],
 )
-def test_small_values_that_begin_elsewhere_are_no_point(ranges):
+def test_merge_accepts_small_values_that_begin_elsewhere(ranges):
     """The guide's hospitals: with few samples, the smallest of them are not as small."""
     drafts = [Schema((Column("depth", low, high),)) for low, high in ranges]
     assert merge_schemas(drafts)[1] == []
 
 
-def test_a_site_that_has_one_class_is_no_point():
+def test_merge_accepts_a_site_with_one_class():
     drafts = [
         Schema((Column("x", 0, 9),), classes=classes)
         for classes in [("ill",), ("well",), ("ill", "well"), ()]

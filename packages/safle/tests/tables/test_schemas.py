@@ -114,7 +114,7 @@ def test_drafts_that_contradict_each_other_do_not_merge(other, label, said):
 
 
 @pytest.mark.parametrize("high", ["1" + "0" * 400, "nan", "true", "'9'", "2024-01-01"])
-def test_a_range_that_is_no_finite_number_is_refused(tmp_path, high):
+def test_schema_range_must_be_finite(tmp_path, high):
     (tmp_path / "schema.toml").write_text(f"[columns.age]\nlow = 0\nhigh = {high}\n")
     with pytest.raises(
         SettingsError, match=r"schema.toml: column 'age'.*(finite|expected a) number"
@@ -123,7 +123,7 @@ def test_a_range_that_is_no_finite_number_is_refused(tmp_path, high):
 
 
 @pytest.mark.parametrize("text", ["missing = 'NA'", "ignore = 'name'", "classes = 'ab'", ""])
-def test_a_text_is_no_list_of_its_letters(tmp_path, text):
+def test_schema_lists_refuse_a_single_text(tmp_path, text):
     column = "low = 0\nhigh = 1" if text else "levels = 'fm'"
     (tmp_path / "schema.toml").write_text(f"{text}\n[columns.age]\n{column}\n")
     with pytest.raises(SettingsError, match=r"expected a list: \[\.\.\.\]"):
@@ -242,7 +242,7 @@ def test_a_draft_doubts_what_is_hardly_a_feature(safle, tmp_path, cells, said):
     assert all(said in line and "'x'" in line for line in warned)
 
 
-def test_a_table_of_which_nothing_can_be_drafted_is_told_in_words(tmp_path):
+def test_draft_refuses_a_table_without_features_with_reasons(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("age,sex,label\n")
     with pytest.raises(TableError, match=r"a.csv: has no samples"):
@@ -353,7 +353,7 @@ def test_a_missing_column_has_a_next_step(safle, tmp_path, name, said):
     assert said in out
 
 
-def test_a_table_is_no_schema_and_has_a_next_step(safle, tmp_path, table):
+def test_schema_read_refuses_a_table_with_a_next_step(safle, tmp_path, table):
     SCHEMA.save(tmp_path / "a.toml")
     out = safle("schema", "merge", tmp_path / "a.toml", table, "-o", tmp_path / "s.toml", code=1)
     assert f"{table}: it looks like a table; expected a schema, a .toml file: 'safle schema" in out

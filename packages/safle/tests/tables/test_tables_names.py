@@ -172,7 +172,7 @@ def test_histograms_of_other_columns_do_not_add_up():
 @pytest.mark.parametrize(
     "names", [["a"], ["a", "a"], ["a", ""], ["a", 1], ["a", "b\n"], ["a", "b" * 201]]
 )
-def test_names_that_are_none_are_refused(names):
+def test_feature_names_are_checked(names):
     encoder = make_encoder(declared_range(0, 1, feature_dim=2), "linear")
     with pytest.raises(SettingsError):
         encoder.declare(names=names)
@@ -184,7 +184,7 @@ def test_a_column_that_names_samples_must_be_there(tmp_path):
         open_table(table, id_column="patient")
 
 
-def test_a_column_that_is_no_number_or_is_the_label_is_pointed_out(tmp_path, safle):
+def test_text_column_and_label_column_are_named(tmp_path, safle):
     """Before anything is counted: a label that nobody named would be a feature."""
     rows = [
         "patient,age,diagnosis",

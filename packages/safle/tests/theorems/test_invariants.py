@@ -211,7 +211,7 @@ def test_products_beyond_their_squares_are_found_exactly():
         refused(with_gram(twins, (0, 3, change)), "ranges, totals and squares")
 
 
-def test_squares_are_no_smaller_than_the_class_sums_allow():
+def test_invariants_bound_squares_by_the_class_sums():
     encoder = LinearEncoder(np.zeros(1), np.ones(1))
     # Of equal samples, the square is just what the class sums say.
     counted = repeated(count(encoder, [[2.0], [2.0], [-1.0]], [0, 0, 1]), 9_000_001)
