@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from private_support.private_rounds import make_parties
 from safle import count, make_encoder
-from safle.encoders.calibration import declared_range
+from safle.encoders.calibration import declared_range, public_sample
 from safle.errors import SafleError, WireError
 from safle.server.limits import open_contribution
 from safle_lab.attack import attack
@@ -94,7 +94,7 @@ def test_codes_seen_once_are_peeled_until_none_are_left(digits):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in TABLE_KINDS])
 def test_dense_codes_of_few_samples_are_found_by_lattice_reduction(kind, digits):
-    encoder = make_encoder(declared_range(0, 16, feature_dim=64), kind)
+    encoder = make_encoder(public_sample(digits[0]), kind)
     data = DataSet(encoder, digits[0][:20], digits[1][:20] // 5)
     found = found_in(data)
     assert found.by_lattice == 20

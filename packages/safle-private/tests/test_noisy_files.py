@@ -16,7 +16,7 @@ from safle.statistics.free_sums import FreeSums
 from safle.wire import container
 from safle_private.noise import plan_noise, publish
 from safle_private.noisy import NoisyStatistics
-from support.data_sets import KINDS, publishable_encoder
+from support.data_sets import KINDS, fixed_calibration, publishable_encoder
 from support.forging import Forgery
 
 CALIBRATION = declared_range(-2, 2, feature_dim=3)
@@ -28,7 +28,7 @@ def draw(size, scale):
 
 def published_by(kind):
     """An encoder, exact sums, and the same with noise."""
-    encoder = publishable_encoder(kind, CALIBRATION)
+    encoder = publishable_encoder(kind, fixed_calibration(3))
     total = count(encoder, np.random.default_rng(0).standard_normal((50, 3)), [0, 1] * 25)
     plan = plan_noise(encoder.layout, 2, 1e-5, calibration="public")
     return encoder, total, publish(total, plan, [0, 1, 2], draw=draw)

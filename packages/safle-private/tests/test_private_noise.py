@@ -26,7 +26,7 @@ from safle_private import (
 from safle_private.keyholder import explain
 from safle_private.noise import draw_noise, epsilon_of, plan_noise
 from safle_private.release import under_masks
-from support.data_sets import KINDS, publishable_encoder
+from support.data_sets import KINDS, fixed_calibration, publishable_encoder
 
 CALIBRATION = declared_range(-3, 3, feature_dim=3)
 LINEAR = LinearEncoder.publishable(CALIBRATION)
@@ -53,7 +53,7 @@ def no_noise(size, scale):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_and_sums_go_the_same_way(kind):
-    encoder = publishable_encoder(kind, CALIBRATION)
+    encoder = publishable_encoder(kind, fixed_calibration(3))
     noisy, total = noisy_parties(encoder).private_round, sum_statistics(parts_of(encoder))
     free, draws = FreeSums(encoder.layout, 3), np.random.default_rng(1)
     exact, sums = free.take(total, [0, 1, 2]), slice(free.cross.start, None)

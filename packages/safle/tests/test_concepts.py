@@ -15,10 +15,10 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 70,
+    "public classes": 72,
     "packed tuples": 0,
     "isinstance on values that add up": 0,
-    "lines": 23_535,
+    "lines": 23_949,
 }
 
 

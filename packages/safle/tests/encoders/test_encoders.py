@@ -21,6 +21,7 @@ from safle import (
 )
 from safle.encoders.calibration import declared_moments, declared_range, public_sample
 from safle.encoders.codes import Block, Layout
+from safle.encoders.products import ProductEncoder
 from safle.encoders.registry import kind_named
 from safle.errors import InvalidInput, SettingsError
 from support.data_sets import KINDS, fixed_encoder
@@ -31,6 +32,20 @@ def embedding(features=4, buckets=3, group_size=2, **settings):
         (1, features)
     )
     return EmbeddingEncoder(levels, buckets=buckets, group_size=group_size, **settings)
+
+
+def products(**changed):
+    """An encoder of six features and three products of two coordinates."""
+    arrays = {
+        "mean": np.zeros(6),
+        "deviation": np.ones(6),
+        "directions": np.ones((6, 2), np.int16),
+        "centres": np.zeros(2, np.int32),
+        "pairs": np.array([[0, 0], [0, 1], [1, 1]], np.int32),
+        "factors": np.ones(3, np.int32),
+        "offsets": np.zeros(3, np.int32),
+    }
+    return ProductEncoder(**(arrays | {"transform": "none", "by_class": False} | changed))
 
 
 def random_features(**settings):
@@ -85,6 +100,22 @@ def random_features(**settings):
         (lambda: random_features(bits=9), "2..8"),
         (lambda: random_features(fraction_bits=0, terms=1, bits=8), "more fraction_bits"),
         (lambda: random_features(seed=-1), "seed is -1"),
+        (lambda: products(directions=np.zeros((5, 2), np.int16)), "shape (6, 2)"),
+        (lambda: products(directions=np.zeros((6, 2))), "directions are float64"),
+        (lambda: products(directions=np.full((6, 2), -32_768, np.int16)), "-32768"),
+        (lambda: products(centres=np.zeros((1, 2), np.int32)), "0 coordinates"),
+        (lambda: products(centres=np.zeros(0, np.int32)), "0 coordinates"),
+        (lambda: products(pairs=np.array([[0, 2]] * 3, np.int32)), "0 to 1"),
+        (lambda: products(pairs=np.array([[-1, 0]] * 3, np.int32)), "-1"),
+        (lambda: products(pairs=np.zeros((3, 3), np.int32)), "shape (3, 2)"),
+        (lambda: products(factors=np.zeros(0, np.int32)), "0 products"),
+        (lambda: products(factors=np.full(3, 4_096, np.int32)), "4095"),
+        (lambda: products(offsets=np.full(3, (1 << 30) + 1, np.int32)), str(1 << 30)),
+        (lambda: products(offsets=np.zeros(2, np.int32)), "shape (3,)"),
+        (lambda: products(products=2), "at most 2 products"),
+        (lambda: make_encoder(declared_range(0, 1, 6), "products"), "public_sample"),
+        (lambda: make_encoder(public_sample([[1.0, 2.0]]), "products"), "n_samples=1"),
+        (lambda: make_encoder(public_sample(np.ones((9, 2))), "products"), "hardly varies"),
         (lambda: Bucketing("other", 8), "expected one of integer, one-hot, binary-overlap"),
         (lambda: Bucketing("integer", 65_537), "expected 2..65536"),
         (lambda: Layout([Block("tables", rows=65_537)]), "1..65536"),
@@ -250,6 +281,32 @@ def test_the_default_encoder_adapts_to_the_features():
     limits = [(block.columns, block.low, block.high) for block in many.layout.blocks]
     assert limits == [(1280, -32_767, 32_767), (1, 64, 64), (8192, 0, 15)]
     assert many.layout.constants.tolist() == [1280]
+
+
+def test_a_public_sample_of_many_features_makes_products():
+    sample = np.random.default_rng(0).normal(size=(300, 128))
+    encoder = make_encoder(public_sample(sample), class_count=3)
+    assert encoder.kind == "products"
+    limits = [(b.columns, b.low, b.high, b.scale, b.by_class) for b in encoder.layout.blocks]
+    linear = [(128, -32_767, 32_767, 16, True), (1, 16, 16, 1, True)]
+    assert limits == [*linear, (3_381, 0, 15, 4, False)]
+    few = [sample[:200], sample[:, :64]]
+    assert {make_encoder(public_sample(part)).kind for part in few} == {"random-features"}
+    assert make_encoder(public_sample(sample), units=64).kind == "random-features"
+    assert make_encoder(public_sample(sample), products=64).layout.dim == 128 + 1 + 64
+
+
+def test_products_are_centred_half_deviations_of_the_sample():
+    generator = np.random.default_rng(0)
+    sample = generator.normal(size=(4_000, 12)) @ generator.normal(size=(12, 12)) + 5
+    sample[::7, 3] = np.nan
+    encoder = make_encoder(public_sample(sample), "products")
+    complete = sample[~np.isnan(sample).any(axis=1)]
+    codes = encoder.encode(complete).dense[:, 13:].astype(float)
+    assert np.abs(codes.mean(axis=0) - 8).max() < 0.25
+    assert 1.4 < codes.std(axis=0).min() < codes.std(axis=0).max() < 2.1
+    # The first pair are the direction of the largest variance and itself.
+    assert encoder.pairs[0].tolist() == [0, 0]
 
 
 def test_moments_of_square_roots_are_those_of_the_transformed_sample():

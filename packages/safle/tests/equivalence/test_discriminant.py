@@ -84,7 +84,7 @@ def test_a_singular_scatter_is_an_error_not_nonsense():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", [0.5, 100.0])
-def test_averaged_is_half_way_between_discriminant_and_stretched_least_squares(kind, ridge):
+def test_averaged_lies_between_discriminant_and_stretched_least_squares(kind, ridge):
     data = fixed_data(kind)
     statistics = data.count()
     plain, lda, averaged = (
@@ -92,13 +92,17 @@ def test_averaged_is_half_way_between_discriminant_and_stretched_least_squares(k
         for head in ("least-squares", "discriminant", "averaged")
     )
     centred = plain.weights - plain.weights.mean(axis=1, keepdims=True)
-    rest = 2 * averaged.weights - lda.weights
-    # What is not the discriminant's half is least squares, times one positive number.
+    # Half way where classes are equally frequent, else nearer to the discriminant.
+    counts = statistics.class_counts
+    share = (counts.sum() ** 2 / (len(counts) * (counts**2).sum())) ** 2 / 2
+    assert 0.4 < share < 0.5
+    rest = (averaged.weights - (1 - share) * lda.weights) / share
+    # What is not the discriminant's share is least squares, times one positive number.
     strength = np.vdot(rest, centred) / np.vdot(centred, centred)
     assert strength > 0
     assert np.allclose(rest, strength * centred, atol=1e-8 * np.abs(rest).max())
-    assert np.allclose(2 * averaged.intercept, lda.intercept)
-    # Both halves weigh alike: in the basis of least squares, their traces are equal.
+    assert np.allclose(averaged.intercept, (1 - share) * lda.intercept)
+    # Both weigh alike: in the basis of least squares, their traces are equal.
     turned = np.linalg.lstsq(plain.weights, lda.weights, rcond=None)[0]
     turned -= turned.mean(axis=1, keepdims=True)
     assert np.trace(turned) == pytest.approx(strength * (len(turned) - 1), rel=1e-6)

@@ -36,7 +36,13 @@ def taken_apart(data):
     size = struct.unpack_from("<Q", data)[0]
     header = json.loads(data[8 : 8 + size])
     meta = header.pop("__metadata__")
-    dtypes = {"F64": np.float64, "F32": np.float32, "I64": np.int64}
+    dtypes = {
+        "F64": np.float64,
+        "F32": np.float32,
+        "I64": np.int64,
+        "I32": np.int32,
+        "I16": np.int16,
+    }
     arrays = {}
     for name, place in header.items():
         first, last = place["data_offsets"]
@@ -160,15 +166,15 @@ def lies_of(name, array):
     if name == "codes":
         far = [array[::-1], array - array[0] - 1, array + 10**6, array * 0] if len(array) else []
         return [array.astype(np.float64), array[None], np.arange(3), *far]
-    other = np.float32 if array.dtype == np.float64 else np.float64
+    floats = array.dtype.kind == "f"
+    types = {np.float64, np.float32, np.int64, np.int32, np.int16} - {array.dtype.type}
+    wrong = [np.nan, np.inf] if floats else [np.iinfo(array.dtype).min]
     return [
-        array.astype(other),
-        array.astype(np.int64),
+        *(array.astype(other) for other in types if floats or other(array.max()) == array.max()),
         array[:-1],
         array[..., :-1],
         array[None],
-        np.full_like(array, np.nan),
-        np.full_like(array, np.inf),
+        *(np.full_like(array, value) for value in wrong),
         np.zeros((0, 0), array.dtype),
         array.dtype.type(3.0).reshape(()),
     ]

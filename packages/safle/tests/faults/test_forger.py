@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from safle import Accumulator, Model, Statistics, count, decode, encode, evaluate, solve
-from safle.encoders.calibration import declared_range
 from safle.errors import EncoderMismatch, InvariantError, SafleError, WireError
 from safle.evaluation.counts import Evaluation
 from safle.server.limits import open_contribution
@@ -23,7 +22,14 @@ from safle.statistics.histogram import Histogram
 from safle.wire.grams import has_few_samples
 from safle_private import plan_noise, publish
 from safle_private.noisy import NoisyStatistics
-from support.data_sets import BY_CLASS, KINDS, fixed_data, publishable_encoder, suiting_features
+from support.data_sets import (
+    BY_CLASS,
+    KINDS,
+    fixed_calibration,
+    fixed_data,
+    publishable_encoder,
+    suiting_features,
+)
 from support.forged_sums import (
     Sums,
     break_parity,
@@ -51,7 +57,7 @@ def broken_algebra(s):
     counts, totals, seen = s.class_counts.astype(object), cross.sum(axis=1), len(s.codes)
     ends = np.searchsorted(s.codes, np.cumsum([0, *s.layout.table_sizes]))
     experts = [slice(first, last) for first, last in pairwise(ends)]
-    constants = {seen + at: int(s.layout.scales[at]) for at in s.layout.constants.tolist()}
+    constants = {seen + at: int(s.layout.low[at]) for at in s.layout.constants.tolist()}
     wrong = {
         "a class without samples": (counts < 1).any(),
         "classes out of order": list(s.class_names) != sorted(set(s.class_names)),
@@ -232,7 +238,7 @@ def peak(encoder, data):
 def published(kind, seed):
     """A small release of a kind, and its encoder."""
     generator = np.random.default_rng(seed)
-    encoder = publishable_encoder(kind, declared_range(-2, 2, feature_dim=3))
+    encoder = publishable_encoder(kind, fixed_calibration(3))
     total = count(encoder, generator.normal(size=(40, 3)), generator.integers(0, 3, 40))
     plan = plan_noise(encoder.layout, 2, 1e-5, calibration="public")
     return encoder, publish(total, plan, [0, 1, 2], draw=partial(draw_noise_of, generator))

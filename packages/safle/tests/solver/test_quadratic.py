@@ -21,7 +21,6 @@ from safle.encoders.calibration import declared_range
 from safle.encoders.random_features import suits_by_class
 from safle.errors import InvalidInput, WireError
 from safle.model.scores import check_squares
-from safle.solver.heads.averaged import quadratic_share
 from safle.solver.heads.quadratic import TEMPERATURE_RATIO, directions
 
 CLASSES = 3
@@ -128,23 +127,41 @@ def test_a_model_file_keeps_every_score(counted, samples):
         assert np.array_equal(one, model.decision_function(features)[:5])
 
 
-def test_averaged_is_a_mean_with_the_quadratic_head(counted):
+@pytest.mark.parametrize("units", [2, 12])
+def test_averaged_adds_by_how_much_the_quadratic_head_differs(counted, units):
+    """``Q + a (S - 3/4 L)``, with S that of the same columns not counted by class."""
     _, features, labels, _ = counted
+    n, d = features.shape
     sample = public_sample(features)
-    plain, encoder = (make_encoder(sample, units=12, by_class=apart) for apart in (False, True))
-    total = count(encoder, features, labels)
-    heads = {
-        "linear": Model.of(plain, solve(count(plain, features, labels), head="averaged")),
-        "quadratic": Model.of(encoder, solve(total, head="quadratic")),
-        "averaged": Model.of(encoder, solve(total)),
+    plain, encoder = (make_encoder(sample, units=units, by_class=apart) for apart in (False, True))
+    linear = by_class(features, fraction_bits=6, transform=encoder.settings.transform)
+    columns = count(linear, features, labels)
+    models = {
+        "S": Model.of(plain, solve(count(plain, features, labels))),
+        "L": Model.of(linear, solve(columns, head="discriminant", ridge=0.05 * n)),
+        "Q": Model.of(linear, solve(columns, head="quadratic", ridge=0.05 * n)),
     }
-    scores = {name: centre(model.decision_function(features)) for name, model in heads.items()}
-    squared = quadratic_share(total)
-    assert 0.3 < squared < 0.6
-    linear, mean = (heads[name].temperature for name in ("linear", "averaged"))
-    assert mean == heads["quadratic"].temperature
-    expected = (1 - squared) * scores["linear"] / linear + squared * scores["quadratic"] / mean
-    assert np.allclose(scores["averaged"] / mean, expected, atol=1e-4)
+    s, linear_scores, q = (centre(model.decision_function(features)) for model in models.values())
+    share = min(1, (2 * units / (CLASSES * d)) ** 0.5)
+    model = Model.of(encoder, solve(count(encoder, features, labels)))
+    found = centre(model.decision_function(features))
+    assert np.allclose(
+        found, q + share * (s - 0.75 * linear_scores), atol=1e-3 * np.abs(found).max()
+    )
+    t = {name: model.temperature for name, model in models.items()}
+    assert model.temperature == pytest.approx(t["Q"] + share * (t["S"] - 0.75 * t["L"]))
+
+
+@pytest.mark.parametrize(
+    ("counts", "gains"),
+    [([100] * 3, True), ([23] * 3, False), ([24] * 3, True), ([40] * 2 + [1_000], False)],
+)
+def test_covariances_of_few_or_unequal_classes_are_left_out(counts, gains):
+    features, _ = draw(sum(counts))
+    labels = np.repeat(np.arange(len(counts)), counts)
+    encoder = make_encoder(public_sample(features), units=8, by_class=True)
+    solution = solve(count(encoder, features, labels))
+    assert (solution.quadratic is not None) is gains
 
 
 @pytest.mark.parametrize(

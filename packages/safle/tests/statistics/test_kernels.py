@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from safle import _native
-from safle.encoders import linear, random_features
+from safle.encoders import linear, products, random_features
 from safle.encoders.codes import Layout
 from safle.model.scores import add_dense, look_up, pad_tables, split_dense
 from safle.statistics import counting
@@ -46,6 +46,23 @@ def test_units(samples: int, dim: int, count: int, terms: int, shift: int, reach
     expected = before.copy()
     expected[:, dim + 1 : dim + 1 + count] = np.clip((sums + ((1 << shift) >> 1)) >> shift, 0, 15)
     assert np.array_equal(dense, expected)
+
+
+@pytest.mark.parametrize("samples", [0, 1, 17])
+@pytest.mark.parametrize("units", [1, 15, 200])
+def test_products_of_coordinates(samples: int, units: int) -> None:
+    """Up to the limits of the encoder, where a sum nearly fills 32 bits."""
+    generator = np.random.default_rng(units)
+    z = generator.choice([-511, -64, -3, 0, 1, 70, 511], (samples, 5)).astype(np.int16)
+    pairs = generator.integers(0, 5, (units, 2)).astype(np.int32)
+    factors = generator.choice([0, 1, 512, 4_095], units).astype(np.int32)
+    offsets = generator.choice([-(1 << 30), 0, 1 << 22, 1 << 30], units).astype(np.int32)
+    found = np.full((samples, units + 3), 5, np.int16)
+    products.multiply_pairs(z, pairs, factors, offsets, 20, 15, found)
+    wide = z.astype(np.int64)
+    sums = wide[:, pairs[:, 0]] * wide[:, pairs[:, 1]] * factors + offsets
+    assert np.array_equal(found[:, 3:], np.clip(sums >> 20, 0, 15))
+    assert (found[:, :3] == 5).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

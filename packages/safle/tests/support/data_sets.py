@@ -70,7 +70,8 @@ def random_calibration(feature_dim: int, seed: int) -> Calibration:
     generator = np.random.default_rng(seed + 1)
     mean = generator.integers(-8, 9, feature_dim) / 4
     deviation = generator.choice([0.001, 0.3, 1.0, 7.0], feature_dim)
-    return Calibration(Contract(feature_dim), thresholds, mean, deviation)
+    sample = mean + deviation * generator.integers(-8, 9, (9, feature_dim)) / 4
+    return Calibration(Contract(feature_dim), thresholds, mean, deviation, sample=sample)
 
 
 def fixed_calibration(feature_dim: int) -> Calibration:
@@ -79,8 +80,9 @@ def fixed_calibration(feature_dim: int) -> Calibration:
     def thresholds(count: int) -> np.ndarray:
         return np.linspace(-1, 1, count)[:, None] + np.linspace(-0.2, 0.2, feature_dim)
 
-    mean = np.linspace(-0.1, 0.1, feature_dim)
-    return Calibration(Contract(feature_dim), thresholds, mean, np.full(feature_dim, 1.25))
+    mean, deviation = np.linspace(-0.1, 0.1, feature_dim), np.full(feature_dim, 1.25)
+    sample = np.random.default_rng(1).standard_normal((60, feature_dim)) * deviation + mean
+    return Calibration(Contract(feature_dim), thresholds, mean, deviation, sample=sample)
 
 
 def suiting_features(feature_dim: int, samples: int, generator: np.random.Generator) -> np.ndarray:
@@ -145,14 +147,14 @@ def fixed_encoder(
 ) -> Encoder:
     """A small encoder of a kind, always the same."""
     kind, by_class, _ = kind.partition(COUNTED)
-    small = {"buckets": buckets, "group_size": group_size, "units": 9, "seed": 7}
+    small = {"buckets": buckets, "group_size": group_size, "units": 9, "products": 9, "seed": 7}
     small |= {"by_class": True} if by_class else {}
     return make_encoder(fixed_calibration(feature_dim), kind, **declared_settings(kind, **small))
 
 
 def publishable_encoder(kind: str, calibration: Calibration) -> Encoder:
     """A very small encoder of a kind, whose sums may be published with noise."""
-    small = {"buckets": 2, "group_size": 1, "units": 9, "norm_clip": 1}
+    small = {"buckets": 2, "group_size": 1, "units": 9, "products": 9, "norm_clip": 1}
     return make_encoder(calibration, kind, **declared_settings(kind, **small))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from safle import Bucketing, EmbeddingEncoder, Encoder, LinearEncoder, RandomFeatureEncoder
 from safle.encoders.operations import NumpyOperations
+from safle.encoders.products import ProductEncoder
 from safle.encoders.splitmix import permutation
 from safle.encoders.table import TableEncoder
 
@@ -98,6 +99,21 @@ def units_of(fixed: list[int], settings, *, has_thresholds: bool = False) -> lis
     return codes
 
 
+def products_of(encoder: ProductEncoder, fixed: list[int]) -> list[int]:
+    """Products of two projections in 64ths, in half deviations around code 8, in four bits."""
+    unit = Fraction(1, 2 ** (encoder.settings.fraction_bits + 6))
+    z = []
+    axes = zip(encoder.directions.T.tolist(), encoder.centres.tolist(), strict=True)
+    for direction, centre in axes:
+        total = centre + sum(d * code for d, code in zip(direction, fixed, strict=True))
+        z.append(max(-511, min(511, math.floor(total * unit))))
+    codes = []
+    scaling = zip(encoder.factors.tolist(), encoder.offsets.tolist(), strict=True)
+    for (i, j), (factor, offset) in zip(encoder.pairs.tolist(), scaling, strict=True):
+        codes.append(max(0, min(15, math.floor(Fraction(factor * z[i] * z[j] + offset, 2**20)))))
+    return codes
+
+
 def level_counts_of(encoder: TableEncoder) -> list[int]:
     """How many levels each column has; 0 for a number."""
     if encoder.contract.schema is None:
@@ -143,8 +159,11 @@ def row_of(encoder: Encoder, row: np.ndarray) -> tuple[list[int], list[int]]:
         return _one_hot(encoder, symbols_of(encoder, row)), []
     if isinstance(encoder, LinearEncoder):
         fixed = fixed_point_of(encoder, row)
-        random = isinstance(encoder, RandomFeatureEncoder)
-        units = units_of(fixed, encoder.settings) if random else []
+        units = []
+        if isinstance(encoder, RandomFeatureEncoder):
+            units = units_of(fixed, encoder.settings)
+        if isinstance(encoder, ProductEncoder):
+            units = products_of(encoder, fixed)
         return [], [*fixed, 2**encoder.settings.fraction_bits, *units]
     if isinstance(encoder, TableEncoder):
         symbols, dense = table_row_of(encoder, row)

@@ -76,7 +76,8 @@ def test_any_partition_gives_the_same_thresholds_and_the_same_encoder(case, data
     found = total.calibration()
     expected = whole.calibration()
     assert np.array_equal(found.thresholds(count), expected.thresholds(count))
-    kind = data.draw(st.sampled_from(KINDS))
+    # Products need the samples themselves.
+    kind = data.draw(st.sampled_from([kind for kind in KINDS if kind != "products"]))
     small = declared_settings(kind, units=9)
     made = make_encoder(found, kind, **small)
     assert made.to_bytes() == make_encoder(expected, kind, **small).to_bytes()

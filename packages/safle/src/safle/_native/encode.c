@@ -141,3 +141,20 @@ KERNEL(encode_units)(int16_t *restrict dense, i64 samples, i64 width, i64 dim, i
         }
     }
 }
+
+/* The last columns of dense: min(largest, max(0, (factor * z_i * z_j + offset) / 2^shift)), rounded
+ * down. Limit: two loads of a coordinate for each of them. The sum is less than 2^31. */
+KERNEL(multiply_pairs)(const int16_t *restrict coordinates, i64 k, const int32_t *restrict pairs,
+                       const int32_t *restrict factors, const int32_t *restrict offsets, i64 units, i64 shift,
+                       i64 largest, int16_t *restrict dense, i64 width, i64 first, i64 last) {
+    int32_t limit = (int32_t)largest;
+    for (i64 sample = first; sample < last; sample++) {
+        const int16_t *restrict z = coordinates + sample * k;
+        int16_t *restrict codes = dense + (sample + 1) * width - units;
+        for (i64 u = 0; u < units; u++) {
+            int32_t sum = (int32_t)z[pairs[2 * u]] * z[pairs[2 * u + 1]] * factors[u] + offsets[u];
+            sum >>= shift;
+            codes[u] = (int16_t)(sum < 0 ? 0 : sum > limit ? limit : sum);
+        }
+    }
+}

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import rich_click as click
-from click.core import ParameterSource
-from click.globals import get_current_context
 
 from safle.basics.settings import Setting, describe
 from safle.cli import options as opt
@@ -25,7 +23,7 @@ from safle.encoders.calibration import (
     read_moments,
 )
 from safle.encoders.linear import LinearEncoder
-from safle.encoders.registry import DEFAULT_KIND, kind_named, kinds, make_encoder
+from safle.encoders.registry import DEFAULT_KIND, default_kind, kind_named, kinds, make_encoder
 from safle.errors import TableError
 from safle.statistics.histogram import Histogram
 from safle.tables.checks import check_source
@@ -60,6 +58,10 @@ PUBLISHABLE = (
 )
 OUTPUT = "The encoder file to write; give it to every client."
 SAMPLE = "Calibrate by public features, or by public images and --backbone."
+KIND_DEFAULT = (
+    "products, where a --sample has 250 samples and 128 features; table with --schema; else "
+    f"{DEFAULT_KIND}"
+)
 SOURCES = ("range", "moments", "sample", "histogram", "schema")
 
 
@@ -75,7 +77,7 @@ def _settings_by_name() -> dict[str, dict[str, Setting]]:
 def _kind_options() -> opt.Decorator:
     """--kind, and an option for every setting that a kind declares."""
     summaries = "; ".join(f"{name}: {kind.summary}" for name, kind in kinds().items())
-    choice: dict[str, Any] = {"type": click.Choice([*kinds()]), "default": DEFAULT_KIND}
+    choice: dict[str, Any] = {"type": click.Choice([*kinds()]), "show_default": KIND_DEFAULT}
     kind = opt.option("--kind", f"{summaries}.", "NAME", panel=opt.MAIN_PANEL, **choice)
     settings = [_make_option(name, by_kind) for name, by_kind in _settings_by_name().items()]
     return opt.options(kind, *settings)
@@ -150,7 +152,7 @@ def encoder() -> None:
 @opt.flag("--publishable", PUBLISHABLE, panel=opt.FINER_PANEL)
 @opt.file_option("--features-source", SOURCE, show_default="the sample's", panel=opt.FINER_PANEL)
 @opt.table_options(panel="How the sample is read")
-def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
+def make(session: Session, /, output: Path, kind: str | None, **options: Any) -> None:
     """Make an encoder, by --range, --moments, --sample, --histogram or --schema.
 
     Thresholds must not come from one client's private data: declare them, take a backbone's
@@ -160,7 +162,9 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     encoder: Encoder
     _check_usage(options)
     kind = _find_kind(kind, options)
-    settings = _read_settings(kind, options)
+    given = _find_settings(options)
+    if kind is not None:
+        _check_settings(kind, given)
     calibration, source = _read_calibration(session, options)
     _check_width(calibration, options["features"])
     if options["features_source"] is not None:
@@ -172,9 +176,10 @@ def make(session: Session, /, output: Path, kind: str, **options: Any) -> None:
     if calibration.contract.schema is not None:
         _check_schema(session, calibration.contract.schema, options)
     if options["publishable"]:
-        encoder = LinearEncoder.publishable(calibration, **settings)
+        encoder = LinearEncoder.publishable(calibration, **given)
     else:
-        encoder = make_encoder(calibration, kind, class_count=len(classes or ()), **settings)
+        chosen = kind or default_kind(calibration, given)
+        encoder = make_encoder(calibration, chosen, class_count=len(classes or ()), **given)
     encoder = encoder.declare(source=source, classes=classes)
     encoder.save(output)
     session.facts(f"{output}: encoder", encoder_facts(encoder))
@@ -206,25 +211,29 @@ def _check_usage(options: dict[str, Any]) -> None:
         )
 
 
-def _find_kind(kind: str, options: dict[str, Any]) -> str:
+def _find_kind(given: str | None, options: dict[str, Any]) -> str | None:
     """--publishable implies linear: others need too much noise. --schema alone implies table."""
-    given = get_current_context().get_parameter_source("kind") is not ParameterSource.DEFAULT
     if options["publishable"]:
-        if given and kind != "linear":
-            raise click.UsageError(f"--publishable makes a linear encoder; leave out --kind {kind}")
+        if given not in (None, "linear"):
+            raise click.UsageError(
+                f"--publishable makes a linear encoder; leave out --kind {given}"
+            )
         return "linear"
-    return kind if given or options["schema"] is None else "table"
+    return "table" if given is None and options["schema"] is not None else given
 
 
-def _read_settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The settings that were given on the command line; those of another kind are refused."""
+def _find_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were given on the command line."""
     # A program may register a kind after the command has its options.
-    given = {name: options[name] for name in _settings_by_name() if options.get(name) is not None}
+    return {name: options[name] for name in _settings_by_name() if options.get(name) is not None}
+
+
+def _check_settings(kind: str, given: dict[str, Any]) -> None:
+    """Refuse settings of another kind."""
     for name in given:
         if name not in describe(kind_named(kind).settings_type):
             flag = name.replace("_", "-")
             raise click.UsageError(f"--{flag} does not apply to a {kind} encoder; leave it out")
-    return given
 
 
 def _read_calibration(session: Session, options: dict[str, Any]) -> tuple[Calibration, str]:

@@ -105,7 +105,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def arrays(self) -> Arrays:
-        """Float64 arrays by name."""
+        """Arrays by name: float64, or integers."""
 
     @abstractmethod
     def express(self, ops: Operations[T], features: T) -> tuple[T | None, T | None]:
@@ -237,8 +237,8 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
     with refusing_malformed("encoder"):
         content = read_header(header, FORMAT, "a safle encoder")
         for name, array in arrays.items():
-            if array.dtype != np.float64 or not np.isfinite(array).all():
-                raise WireError(f"encoder array {name!r} is not finite float64; make it again")
+            if not np.isfinite(array).all():
+                raise WireError(f"encoder array {name!r} is not finite; make it again")
         settings = dict(content["settings"])
         if "schema" in settings:
             settings["schema"] = Schema.from_json(settings["schema"])
@@ -250,6 +250,11 @@ def restore_encoder(header: str, arrays: Arrays) -> Encoder:
             ranges=content.get("ranges"),
             classes=content.get("classes"),
         )
+        for name, array in encoder.arrays().items():
+            if arrays[name].dtype != array.dtype:
+                raise WireError(
+                    f"encoder array {name!r} is {arrays[name].dtype}; expected {array.dtype}"
+                )
         written = encoder_header(encoder)
     # Two texts of one header would give one encoder two fingerprints.
     if written != header:

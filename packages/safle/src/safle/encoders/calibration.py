@@ -36,6 +36,8 @@ class Calibration:
     thresholds : how many -> non-decreasing thresholds, float64, (how many, features)
     mean, deviation : float64, (features,); a deviation is positive. Where the contract has a
         schema, the distribution is of its numbers alone
+    sample : the public sample itself, float64, (samples, features), NaN where a value is missing;
+        None where there is none
 
     Examples
     --------
@@ -50,6 +52,7 @@ class Calibration:
     thresholds: Callable[[int], Vector]
     mean: Vector
     deviation: Vector
+    sample: Vector | None = None
 
     @property
     def feature_dim(self) -> int:
@@ -152,7 +155,8 @@ def public_sample(features: ArrayLike, *, names: Sequence[str] = ()) -> Calibrat
     # Rounding of the mean would give a constant feature a deviation of 1e-17.
     varies = np.nanmax(sample, axis=0) > np.nanmin(sample, axis=0)
     contract = Contract(len(mean), names=names)
-    return Calibration(contract, thresholds, mean, replace_zeros(np.where(varies, deviation, 0.0)))
+    spread = replace_zeros(np.where(varies, deviation, 0.0))
+    return Calibration(contract, thresholds, mean, spread, sample)
 
 
 def of_schema(schema: Schema) -> Calibration:

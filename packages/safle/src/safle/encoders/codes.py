@@ -32,6 +32,7 @@ MAX_NORM = 1 << 32
 TABLES = "tables"
 LINEAR = "linear"
 RANDOM = "random"
+PRODUCTS = "products"
 """The names of blocks that other rooms ask for."""
 _NAME = re.compile(r"[a-z][a-z-]{0,31}")
 
@@ -69,7 +70,7 @@ class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     rows : how many symbols each expert has (V_j); 0 for dense columns
     scale : a dense column holds ``round(scale * value)``
     low, high : the least and the largest integer of a column; equal ones make a constant column,
-        which holds its scale
+        a whole multiple of its scale
     norm : if not 0, the block's columns form in every sample a vector whose Euclidean norm is at
         most this
     by_class : the products of these dense columns are also counted for each class
@@ -96,7 +97,7 @@ class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def constant(self) -> bool:
-        """Whether its columns always hold their scale."""
+        """Whether its columns always hold the same integer."""
         return self.low == self.high
 
     def check(self) -> None:
@@ -113,11 +114,12 @@ class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         elif not 1 <= self.scale <= DENSE_LIMIT or self.scale & (self.scale - 1):
             raise SettingsError(f"dense scales must be powers of two in 1..{DENSE_LIMIT}")
         elif not -DENSE_LIMIT <= self.low <= self.high <= DENSE_LIMIT or (
-            self.constant and self.low != self.scale
+            self.constant and (self.low < 1 or self.low % self.scale)
         ):
             raise SettingsError(
                 f"dense limits {self.low} to {self.high}; expected integers of at most "
-                f"{DENSE_LIMIT} in magnitude, and for a constant column its scale, {self.scale}"
+                f"{DENSE_LIMIT} in magnitude, and for a constant column a multiple of its scale, "
+                f"{self.scale}"
             )
         if not 0 <= self.norm <= MAX_NORM or (self.norm and self.constant):
             raise SettingsError(
@@ -246,7 +248,7 @@ class Layout:
 
     @cached_property
     def constants(self) -> NDArray[np.int64]:
-        """Dense columns that always hold their scale, ascending."""
+        """Dense columns that always hold the same integer, ascending."""
         return np.flatnonzero(self.low == self.high)
 
     @cached_property

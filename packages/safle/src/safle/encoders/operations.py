@@ -60,8 +60,14 @@ class Operations(Protocol[T]):
         towards zero: exact in float64 where squares sum to less than 2**52.
         """
 
+    def times(self, x: T, y: T) -> T:
+        """The products of the columns of x with those of y."""
+
     def product(self, x: T, matrix: Array) -> T:
         """``x @ matrix``, float32: integers times a power of two, whose sums stay below 2**24."""
+
+    def integer_product(self, x: T, matrix: Array) -> T:
+        """``x @ matrix`` of integers of 16 bits, whose sums stay below 2**53."""
 
     def append(self, x: T, value: float) -> T:
         """``x`` and one more column, which holds ``value``."""
@@ -119,9 +125,16 @@ class NumpyOperations:
         length = np.maximum(np.ceil(np.sqrt((x * x).sum(axis=1, keepdims=True))), most)
         return np.trunc(x * most / length)
 
+    def times(self, x: Array, y: Array) -> Array:
+        return x * y
+
     def product(self, x: Array, matrix: Array) -> Array:
         with blas_for(2 * x.size * matrix.shape[1]):
             return (x.astype(np.float32) @ matrix).astype(np.float64)
+
+    def integer_product(self, x: Array, matrix: Array) -> Array:
+        products: Array = x @ matrix
+        return products
 
     def append(self, x: Array, value: float) -> Array:
         return np.pad(x, ((0, 0), (0, 1)), constant_values=value)

@@ -115,8 +115,8 @@ class RandomFeatureSettings(LinearSettings, frozen=True):
         )
 
 
-def suits_by_class(features: int, classes: int) -> bool:
-    """Whether random features are counted by class if the caller does not decide.
+def suits_by_class(features: int, classes: int, least: int = MANY_CLASSES) -> bool:
+    """Whether ``classes`` are counted by class if the caller does not decide: ``least`` or more.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def suits_by_class(features: int, classes: int) -> bool:
     """
     # 4 bytes an entry: few classes have so many samples that a sum needs more.
     gram = (features + 1) * (features + 2) // 2 * 4
-    return classes >= MANY_CLASSES and classes * gram <= MAX_CLASS_BYTES
+    return classes >= least and classes * gram <= MAX_CLASS_BYTES
 
 
 class RandomColumns:
@@ -258,7 +258,7 @@ class RandomFeatureEncoder(LinearEncoder):
     """
 
     kind = "random-features"
-    summary = "the strongest: standardised features and rectified sums of them"
+    summary = "the strongest without a public sample: standardised features and rectified sums"
     settings_type = RandomFeatureSettings
     settings: RandomFeatureSettings
 

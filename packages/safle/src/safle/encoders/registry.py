@@ -12,6 +12,7 @@ codes, over their scale, to have a mean square of at most 25, and `publish` a bo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,12 +27,18 @@ if TYPE_CHECKING:
     from safle.encoders.base import Encoder
 
 DEFAULT_KIND = "random-features"
-"""The kind with the most accurate models of one round: see docs/heads.md."""
+"""The kind with the most accurate models of one round, where no public sample suits `PRODUCTS`."""
+PRODUCTS = "products"
+MIN_SAMPLES = 250
+"""Of a public sample; with fewer, its directions are mostly noise."""
+MIN_FEATURES = 128
+"""With fewer features there is little to choose from: products of 64 or 30 did less well."""
 MAX_SEED = (1 << 63) - 1
 """The largest seed that fits a signed 64-bit integer."""
 
 _MODULES = {
     "random-features": "safle.encoders.random_features",
+    "products": "safle.encoders.products",
     "embedding": "safle.encoders.embedding",
     "linear": "safle.encoders.linear",
     "table": "safle.encoders.table",
@@ -88,6 +95,26 @@ def kind_named(name: Any) -> type[Encoder]:
     return _kinds[name]
 
 
+def default_kind(calibration: Calibration, settings: Iterable[str] = ()) -> str:
+    """The kind that suits the features, and takes settings of these names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from safle import declared_range, public_sample
+    >>> default_kind(declared_range(0, 1, feature_dim=512))
+    'random-features'
+    >>> default_kind(public_sample(np.random.default_rng(0).normal(size=(300, 128))))
+    'products'
+    """
+    sample = calibration.sample
+    if sample is None or calibration.feature_dim < MIN_FEATURES or len(sample) < MIN_SAMPLES:
+        return DEFAULT_KIND
+    if {*settings} - {*describe(kind_named(PRODUCTS).settings_type)}:
+        return DEFAULT_KIND
+    return PRODUCTS
+
+
 def setting_names() -> list[str]:
     """The settings of all kinds, each once."""
     described = [describe(kind.settings_type) for kind in kinds().values()]
@@ -96,7 +123,7 @@ def setting_names() -> list[str]:
 
 def make_encoder(
     calibration: Calibration,
-    kind: str = DEFAULT_KIND,
+    kind: str = "",
     *,
     class_count: int = 0,
     **settings: Any,
@@ -106,6 +133,7 @@ def make_encoder(
     Parameters
     ----------
     calibration : describes the features; the encoder takes over its names, ranges and classes
+    kind : a name of `kinds`; by default, the one that suits the features
     class_count : how many classes there will be, if that is known: many are counted by class
     settings : the fields of the kind's `Encoder.settings_type`; None counts as left out
 
@@ -117,7 +145,8 @@ def make_encoder(
     >>> make_encoder(declared_range(0, 16, feature_dim=64), "linear").layout.dim
     65
     """
-    chosen = kind_named(kind)
+    given = kind_named(kind) if kind else None
     advice = "public_sample(features), declared_range and of_schema make one"
     require_type("calibration", calibration, Calibration, advice=advice)
+    chosen = given or kind_named(default_kind(calibration, settings))
     return chosen.calibrated(calibration, class_count=class_count, **settings)

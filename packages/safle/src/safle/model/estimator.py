@@ -21,7 +21,7 @@ from safle.basics.settings import describe
 from safle.basics.texts import require_type
 from safle.encoders.base import Encoder
 from safle.encoders.calibration import of_schema, public_sample
-from safle.encoders.registry import DEFAULT_KIND, kind_named, make_encoder, setting_names
+from safle.encoders.registry import default_kind, kind_named, make_encoder, setting_names
 from safle.errors import InvalidInput, SafleWarning, SettingsError
 from safle.model.batches import (
     AUTO,
@@ -46,10 +46,10 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     encoder : an `Encoder`, or the kind that `fit` calibrates from X, one of
-        `safle.encoders.kinds`: "random-features" (the strongest), "embedding" (the paper's),
-        "linear" or "table" (text and gaps). "auto" is "table" where X has text or gaps or there is
-        a schema, else "random-features". Members of a federation must be given the same `Encoder`:
-        their own quantiles differ.
+        `safle.encoders.kinds`: "products", "random-features", "embedding" (the paper's), "linear"
+        or "table" (text and gaps). "auto" is "table" where X has text or gaps or there is a schema,
+        else "products" from 128 features and 250 samples on, else "random-features". Members of a
+        federation must be given the same `Encoder`: their own quantiles differ.
     schema : what the columns of a frame are; without one, `safle.tables.draft_schema` drafts it
         where a frame holds text
     ridge : a positive number; 0 = minimum norm; "auto" = chosen by ``criterion``
@@ -288,19 +288,20 @@ class SafleClassifier(ClassifierMixin, BaseEstimator):
                 )
             as_features(features[:0], self.encoder.feature_dim)
             return self.encoder
+        if schema is not None:
+            calibration = of_schema(schema)
+        else:
+            names: list[str] = [*getattr(self, "feature_names_in_", ())]
+            unique_names = names if len({*names}) == len(names) else ()
+            calibration = public_sample(features, names=unique_names)
         kind = self.encoder
         if kind == AUTO:
             mixed = schema is not None or bool(np.isnan(features).any())
-            kind = "table" if mixed else DEFAULT_KIND
+            kind = "table" if mixed else default_kind(calibration, settings)
         declared = describe(kind_named(kind).settings_type)
         if "by_class" in declared and self.head == "quadratic":
             settings.setdefault("by_class", True)
-        if schema is not None:
-            return make_encoder(of_schema(schema), kind, class_count=classes, **settings)
-        names: list[str] = [*getattr(self, "feature_names_in_", ())]
-        unique_names = names if len({*names}) == len(names) else ()
-        sample = public_sample(features, names=unique_names)
-        return make_encoder(sample, kind, class_count=classes, **settings)
+        return make_encoder(calibration, kind, class_count=classes, **settings)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         return self._spread(self._score_known_classes(X), missing=-np.inf)

@@ -262,6 +262,9 @@ class _Graph:
         share = self.node("Div", self.multiply(self.node("Abs", x), most), length)
         return self.node("Mul", self.floor(share), self.node("Sign", x))
 
+    def times(self, x: str, y: str) -> str:
+        return self.node("Mul", x, y)
+
     def product(self, x: str, matrix: Array) -> str:
         narrow = self.cast(x, TensorProto.FLOAT)
         return self.cast(self.node("MatMul", narrow, self._matrix(matrix)), TensorProto.DOUBLE)

@@ -6,6 +6,8 @@ wins: the marginal likelihood of Bayesian regression on centred columns and labe
 eigenvalues of the centred gram and Q as in `safle.solver.ridge`, it minimises
 
     ``log(Q / n) + sum log(1 + s / ridge) / n``.
+
+Where there are products, half of the ridge of cross-validation is taken.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safle.basics.progress import Progress
-from safle.encoders.codes import RANDOM
+from safle.encoders.codes import PRODUCTS, RANDOM
 from safle.solver.least_squares import require_memory
 from safle.solver.reduction import Reduction
 from safle.solver.ridge import MARGIN, MAX_MARGIN, RidgeCurve, ridge_curve
@@ -28,6 +30,8 @@ NEGLIGIBLE_EVIDENCE = 2.0
 """Twice the log of a ratio of evidences: less favours neither (Kass and Raftery, 1995)."""
 MAX_COLUMNS = 600
 """With more columns, we have not measured whether evidence chooses better than cross-validation."""
+SHARE_FOR_PRODUCTS = 0.5
+"""Of the ridge of cross-validation: docs/trials.md."""
 Matrix = NDArray[np.float64]
 
 
@@ -86,7 +90,8 @@ def _by_spectrum(reduction: Reduction, criterion: str, progress: Progress) -> Ri
         class_count=len(sums.class_names),
         criterion=criterion,
     )
-    return RidgeChoice(reduction, max(curve.best, sums.least_ridge), curve, spectrum)
+    share = SHARE_FOR_PRODUCTS if sums.layout.block(PRODUCTS) else 1.0
+    return RidgeChoice(reduction, max(share * curve.best, sums.least_ridge), curve, spectrum)
 
 
 def _centred_evidence(reduction: Reduction) -> RidgeCurve | None:

@@ -62,7 +62,8 @@ class Reduction:
         self._offsets = sums.offsets if seen else np.zeros(1, np.int64)
         self._sizes = np.diff(self._offsets)
         shares = 1 / np.sqrt(self._sizes)
-        self._shares = np.concatenate([shares, np.ones(len(free.constants))])
+        constants = layout.low[layout.constants] / layout.scales[layout.constants]
+        self._shares = np.concatenate([shares, constants])
         self._constants = np.concatenate([self._offsets[:-1], free.constants])
         """Rows in which `_reflect` leaves shares of the constant."""
         self.alpha = float(np.sqrt((self._shares**2).sum()))

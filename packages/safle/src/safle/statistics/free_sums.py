@@ -1,6 +1,6 @@
 """Free sums: the entries of statistics that do not follow from others, as a vector and back.
 
-Of each expert, the first code is 1 minus its others; a constant column is its scale; the square of
+Of each expert, the first code is 1 minus its others; a constant column is known; the square of
 a code is the code; and two codes of one expert never meet. The vector leaves all of that out, and
 `FreeSums.restore` computes it again. Masks, noise and bytes use this one vector:
 
@@ -65,12 +65,12 @@ class FreeSums:
 
     @cached_property
     def constants(self) -> Integers:
-        """Rows of the columns that always hold their scale."""
+        """Rows of the columns that always hold the same integer."""
         return len(self._codes) + self.layout.constants
 
     @property
-    def _constant_scales(self) -> Integers:
-        return self.layout.scales[self.layout.constants]
+    def _constant_values(self) -> Integers:
+        return self.layout.low[self.layout.constants]
 
     @cached_property
     def rows(self) -> Integers:
@@ -206,7 +206,7 @@ class FreeSums:
         for first, end in pairwise(self.offsets.tolist()):
             if first < end:
                 rows[first] = totals - rows[first + 1 : end].sum(axis=0)
-        rows[self.constants] = self._constant_scales[:, None] * totals
+        rows[self.constants] = self._constant_values[:, None] * totals
         return rows
 
     def restore_gram(self, products: Packed, totals: Integers) -> Integers:
@@ -224,11 +224,11 @@ class FreeSums:
                 entries = gram[triangle.start(row, dim) :][least:dim]
                 entries[free[least:]] = products[self.starts[column] : self.starts[column + 1]]
         self._restore_codes(gram, totals)
-        scales = self._constant_scales.tolist()
-        for scale, row in zip(scales, self.constants.tolist(), strict=True):
-            gram[triangle.start(np.arange(row), dim) + row] = scale * totals[:row]
+        values = self._constant_values.tolist()
+        for value, row in zip(values, self.constants.tolist(), strict=True):
+            gram[triangle.start(np.arange(row), dim) + row] = value * totals[:row]
             at = triangle.start(row, dim)
-            gram[at + row : at + dim] = scale * totals[row:]
+            gram[at + row : at + dim] = value * totals[row:]
         return gram
 
     def _restore_codes(self, gram: Integers, totals: Integers) -> None:

@@ -149,7 +149,7 @@ class _BasisColumns:
         columns = np.empty((margins.dim, len(self.chosen)), np.int64)
         columns[:, self._sent] = restored
         constants = self.chosen[~self._sent] - len(margins.codes)
-        columns[:, ~self._sent] = margins.layout.scales[constants] * margins.totals[:, None]
+        columns[:, ~self._sent] = margins.layout.low[constants] * margins.totals[:, None]
         return columns
 
     def restore(self, values: Integers) -> LowRank:
