@@ -17,8 +17,8 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-LARGE = 1e10
-"""Multiplications and additions from which on the BLAS gets all: some 200 ms of one core."""
+LARGE = 3e10
+"""Multiplications and additions from which on the BLAS gets all: some half a second of one core."""
 _limit: ContextVar[int] = ContextVar("limit", default=0)
 _blas_has_cores: ContextVar[bool] = ContextVar("blas_has_cores", default=False)
 _asked: dict[object, int] = {}
