@@ -99,17 +99,17 @@ def test_card_refuses_a_store_that_has_changed_since(folder):
     add = ("store", "add", "changing", "--encoder", "encoder.safetensors")
     safle(*add, "a.stats", "b.stats", folder=folder)
     safle("solve", "changing", "-o", "old.model", folder=folder)
-    card = ("card", "old.model", "--sum", "changing", "-o", "card.md")
+    card = ("card", "old.model", "--sum", "changing", "-o", "card.md", "--force")
     safle(*card, folder=folder)
     safle(*add, "c.stats", folder=folder)
     assert "come to the store or left" in safle(*card, folder=folder, code=1).stderr
     safle("store", "remove", "changing", "c", folder=folder)
     safle(*card, folder=folder)
-    other = ("card", "old.model", "--sum", "abc.total", "-o", "card.md")
+    other = ("card", "old.model", "--sum", "abc.total", "-o", "card.md", "--force")
     assert "solved from another sum" in safle(*other, folder=folder, code=1).stderr
-    safle("card", "old.model", "--sum", "ab.total", "-o", "card.md", folder=folder)
+    safle("card", "old.model", "--sum", "ab.total", "-o", "card.md", "--force", folder=folder)
     assert "the sum does not name them" in (folder / "card.md").read_text()
-    wrong = ("card", "old.model", "--sum", "encoder.safetensors", "-o", "card.md")
+    wrong = ("card", "old.model", "--sum", "encoder.safetensors", "-o", "card.md", "--force")
     assert "encoder.safetensors: " in safle(*wrong, folder=folder, code=1).stderr
 
 
