@@ -125,7 +125,7 @@ def test_a_wrong_backbone_is_named_by_its_file(
 def test_an_encoder_of_no_backbone_does_not_take_images(place: Path, safle: Safle):
     safle("encoder", "make", "--range", 0, 1, "--features", 6, "-o", "plain.safetensors")
     said = safle("count", "public", "--encoder", "plain.safetensors", "-o", "x.stats", code=1)
-    assert "no backbone" in said
+    assert "does not name a backbone" in said
 
 
 def test_a_table_does_not_take_a_backbone(place: Path, encoder: Path, safle: Safle):
