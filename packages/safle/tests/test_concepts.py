@@ -15,7 +15,7 @@ SOURCES = Path(__file__).parents[1] / "src"
 SUFFIXES = (".py", ".pyi", ".c", ".h", ".inc")
 SUMMABLES = ("NoisyStatistics", "Histogram", "Evaluation")
 MOST = {
-    "public classes": 72,
+    "public classes": 69,
     "packed tuples": 0,
     "isinstance on values that add up": 0,
     "lines": 23_949,

@@ -109,7 +109,7 @@ _GROUP_SIZE = annotate(
 _SEED = annotate("Chooses the permutation of digits.", minimum=0, maximum=MAX_SEED)
 
 
-class EmbeddingSettings(Settings, frozen=True):
+class _EmbeddingSettings(Settings, frozen=True):
     """Settings of an `EmbeddingEncoder`."""
 
     bucketing: Annotated[
@@ -136,7 +136,7 @@ class EmbeddingEncoder(Encoder):
     Parameters
     ----------
     thresholds : float64, (threshold_count, feature_dim), non-decreasing along axis 0
-    settings : see `EmbeddingSettings`; buckets and group_size must be given
+    settings : those of the kind; buckets and group_size must be given
 
     Examples
     --------
@@ -147,8 +147,8 @@ class EmbeddingEncoder(Encoder):
 
     kind = "embedding"
     summary = "the paper's SAFLe: buckets, shuffled and grouped"
-    settings_type: ClassVar[type[EmbeddingSettings]] = EmbeddingSettings
-    settings: EmbeddingSettings
+    settings_type: ClassVar[type[_EmbeddingSettings]] = _EmbeddingSettings
+    settings: _EmbeddingSettings
 
     def __init__(self, thresholds: NDArray[np.float64], **settings: Any) -> None:
         self.thresholds = np.array(thresholds, np.float64, order="C")
@@ -160,7 +160,7 @@ class EmbeddingEncoder(Encoder):
         _check_sizes(self.feature_dim, self.bucketing, self.group_size)
 
     @classmethod
-    def measure(cls, calibration: Calibration, settings: EmbeddingSettings) -> dict[str, Any]:
+    def measure(cls, calibration: Calibration, settings: _EmbeddingSettings) -> dict[str, Any]:
         bucketing = Bucketing(settings.bucketing, int(settings.buckets or 0))
         return {"thresholds": calibration.thresholds(bucketing.threshold_count)}
 

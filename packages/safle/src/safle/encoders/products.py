@@ -77,7 +77,7 @@ _BY_CLASS_IF = "if classes are declared, and 2 GB at the server hold their grams
 _SQUARE_ROOT_IF = "square-root if they are never negative, as pooled activations are, else none"
 
 
-class ProductSettings(LinearSettings, frozen=True):
+class _ProductSettings(LinearSettings, frozen=True):
     """Settings of a `ProductEncoder`."""
 
     products: Annotated[int, _PRODUCTS] = MAX_PRODUCTS
@@ -105,7 +105,7 @@ class ProductEncoder(LinearEncoder):
     centres : int32, (coordinates,)
     pairs : int32, (units, 2), the coordinates that a unit multiplies
     factors, offsets : int32, (units,)
-    settings : see `ProductSettings`
+    settings : those of the kind, which `safle encoder make --help` lists
 
     Examples
     --------
@@ -119,8 +119,8 @@ class ProductEncoder(LinearEncoder):
 
     kind = "products"
     summary = "the strongest with a public sample: products of its principal coordinates"
-    settings_type = ProductSettings
-    settings: ProductSettings
+    settings_type = _ProductSettings
+    settings: _ProductSettings
 
     def __init__(
         self,

@@ -91,7 +91,7 @@ _BY_CLASS_IF = "if 20 classes or more are declared, and 2 GB at the server hold 
 _SQUARE_ROOT_IF = "square-root if they are never negative, as pooled activations are, else none"
 
 
-class RandomFeatureSettings(LinearSettings, frozen=True):
+class _RandomFeatureSettings(LinearSettings, frozen=True):
     """Settings of a `RandomFeatureEncoder`."""
 
     units: Annotated[int, _UNITS] | None = None
@@ -138,7 +138,7 @@ class RandomColumns:
     def __init__(
         self,
         dim: int,
-        settings: RandomFeatureSettings | TableSettings,
+        settings: _RandomFeatureSettings | TableSettings,
         *,
         has_thresholds: bool = False,
         scale_bits: int = 0,
@@ -247,7 +247,7 @@ class RandomFeatureEncoder(LinearEncoder):
     ----------
     mean, deviation : float64, (feature_dim,)
         of the transformed features
-    settings : see `RandomFeatureSettings`
+    settings : those of the kind, which `safle encoder make --help` lists
 
     Examples
     --------
@@ -259,8 +259,8 @@ class RandomFeatureEncoder(LinearEncoder):
 
     kind = "random-features"
     summary = "the strongest without a public sample: standardised features and rectified sums"
-    settings_type = RandomFeatureSettings
-    settings: RandomFeatureSettings
+    settings_type = _RandomFeatureSettings
+    settings: _RandomFeatureSettings
 
     def __init__(
         self, mean: NDArray[np.float64], deviation: NDArray[np.float64], **settings: Any
