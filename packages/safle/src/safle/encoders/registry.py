@@ -77,8 +77,8 @@ def kinds() -> dict[str, type[Encoder]]:
     Examples
     --------
     >>> from safle import kinds
-    >>> [*kinds()][:4]
-    ['random-features', 'embedding', 'linear', 'table']
+    >>> next(iter(kinds()))
+    'random-features'
     """
     for module in _MODULES.values():
         import_module(module)
