@@ -40,6 +40,16 @@ solve(total, progress=lambda _: found.append(now()))
 print(json.dumps([found, now()]))
 """
 
+PRODUCT = """
+import numpy as np
+from safle.encoders.operations import NumpyOperations
+class Watched(np.ndarray):
+    def __matmul__(self, other):
+        print(json.dumps(now()))
+        return np.asarray(self) @ other
+NumpyOperations().integer_product(np.ones((2, 2)).view(Watched), np.eye(2))
+"""
+
 
 def told(program: str, **environment: str) -> Any:
     """What a new process with two threads for each BLAS prints."""
@@ -74,6 +84,31 @@ def test_a_small_solve_leaves_the_cores_to_the_kernels() -> None:
     assert found == [[2, 1]] * len(found)
     assert found
     assert after == [2, 2]
+
+
+def test_a_small_product_of_integers_leaves_the_cores_to_the_kernels() -> None:
+    assert told(PRODUCT) == [2, 1]
+
+
+def test_a_thread_sets_the_cores_although_another_did_before() -> None:
+    program = """
+from threading import Event, Thread
+entered = Event()
+left = Event()
+def work():
+    with blas_for():
+        entered.set()
+        left.wait()
+other = Thread(target=work)
+other.start()
+entered.wait()
+with blas_for(LARGE): found = now()
+with blas_for(): found += now()
+left.set()
+other.join()
+print(json.dumps(found))
+"""
+    assert told(program) == [1, 2, 2, 1]
 
 
 def test_threads_that_overlap_give_everything_back() -> None:

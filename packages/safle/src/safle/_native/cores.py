@@ -86,6 +86,9 @@ def _apply() -> None:
             number = last if _told() else min(last, number)
         if number != now:
             library.set_num_threads(number)
+            if hasattr(library, "clear_controlling_thread"):
+                # Until then, threadpoolctl ignores what other threads than this one set.
+                library.clear_controlling_thread()
     if not _asked:
         _before.clear()
 

@@ -133,7 +133,8 @@ class NumpyOperations:
             return (x.astype(np.float32) @ matrix).astype(np.float64)
 
     def integer_product(self, x: Array, matrix: Array) -> Array:
-        products: Array = x @ matrix
+        with blas_for(2 * x.size * matrix.shape[1]):
+            products: Array = x @ matrix
         return products
 
     def append(self, x: Array, value: float) -> Array:
