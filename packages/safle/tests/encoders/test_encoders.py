@@ -290,7 +290,9 @@ def test_a_public_sample_of_many_features_makes_products():
     limits = [(b.columns, b.low, b.high, b.scale, b.by_class) for b in encoder.layout.blocks]
     linear = [(128, -32_767, 32_767, 16, True), (1, 16, 16, 1, True)]
     assert limits == [*linear, (3_381, 0, 15, 4, False)]
-    few = [sample[:200], sample[:, :64]]
+    gaps = sample.copy()
+    gaps[200:, 3] = np.nan
+    few = [sample[:200], sample[:, :64], gaps]
     assert {make_encoder(public_sample(part)).kind for part in few} == {"random-features"}
     assert make_encoder(public_sample(sample), units=64).kind == "random-features"
     assert make_encoder(public_sample(sample), products=64).layout.dim == 128 + 1 + 64

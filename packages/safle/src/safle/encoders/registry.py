@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+import numpy as np
 
 from safle.basics.settings import describe
 from safle.basics.texts import require_type
@@ -30,7 +31,7 @@ DEFAULT_KIND = "random-features"
 """The kind with the most accurate models of one round, where no public sample suits `PRODUCTS`."""
 PRODUCTS = "products"
 MIN_SAMPLES = 250
-"""Of a public sample; with fewer, its directions are mostly noise."""
+"""Without gaps, of a public sample; with fewer, its directions are mostly noise."""
 MIN_FEATURES = 128
 """With fewer features there is little to choose from: products of 64 or 30 did less well."""
 MAX_SEED = (1 << 63) - 1
@@ -108,7 +109,9 @@ def default_kind(calibration: Calibration, settings: Iterable[str] = ()) -> str:
     'products'
     """
     sample = calibration.sample
-    if sample is None or calibration.feature_dim < MIN_FEATURES or len(sample) < MIN_SAMPLES:
+    if sample is None or calibration.feature_dim < MIN_FEATURES:
+        return DEFAULT_KIND
+    if np.count_nonzero(~np.isnan(sample).any(axis=1)) < MIN_SAMPLES:
         return DEFAULT_KIND
     if {*settings} - {*describe(kind_named(PRODUCTS).settings_type)}:
         return DEFAULT_KIND
