@@ -116,6 +116,11 @@ class MissingExtra(SafleError, ImportError):
     """An optional dependency that is not installed."""
 
     def __init__(self, package: str, requirement: str, purpose: str) -> None:
-        super().__init__(
+        # What it was made of: a cluster makes it again where it is shown.
+        super().__init__(package, requirement, purpose)
+
+    def __str__(self) -> str:
+        package, requirement, purpose = self.args
+        return (
             f"{purpose} needs {package}, which is not installed; run: pip install '{requirement}'"
         )
