@@ -72,10 +72,12 @@ def count_shards(
     with _running(ray, cards) as run:
         count = partial(_count, encoder, open_shard, classes_of, allow_outside)
         for shard, (part, found, doubts) in zip(shards, run(count, shards), strict=True):
-            total.add(part)
+            with naming(shard):
+                total.add(part)
             hashes.append(found)
             for text in doubts:
-                warnings.warn(f"{shard}: {text}", SafleWarning, stacklevel=2)
+                named = text if text.startswith(str(shard)) else f"{shard}: {text}"
+                warnings.warn(named, SafleWarning, stacklevel=2)
             progress(len(hashes) / len(shards))
         copies = _split(count_copies(np.concatenate(hashes)), hashes)
         repeated = [pair for pair in zip(shards, copies, strict=True) if not pair[1].all()]
@@ -86,7 +88,7 @@ def count_shards(
     rows = everything - repeats.snapshot() if repeated else everything
     disguises = None
     if least_cell and rows.sample_count and count_cells(rows.cells).smallest >= least_cell:
-        table = _join([open_shard(shard) for shard in shards])
+        table = _join([_reopen(open_shard, shard) for shard in shards])
         counted = np.concatenate(copies)
         disguises = find_disguises(encoder, table, rows, everything, counted, least_cell)
     return everything, rows, disguises
@@ -132,7 +134,14 @@ def _count_repeats(
     """The statistics of those samples of a shard that repeat the row of another."""
     shard, copies = item
     with naming(shard):
-        return count_some(encoder, open_shard(shard), copies == 0)
+        return count_some(encoder, _reopen(open_shard, shard), copies == 0)
+
+
+def _reopen(open_shard: Callable[[Any], Table], shard: Any) -> Table:
+    """A shard that was counted before, with its warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SafleWarning)
+        return open_shard(shard)
 
 
 def _split(copies: Copies, like: Sequence[Hashes]) -> list[Copies]:

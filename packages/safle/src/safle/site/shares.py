@@ -54,11 +54,13 @@ def find_shares(blocks: Blocks, few: int = 1) -> tuple[float, float]:
         basis = np.asarray(solve_triangular(factor, block.T, trans="T")).T
         leverage = (basis**2).sum(axis=1)
         one = max(one, float(leverage.max(initial=0)))
-        found = basis[leverage >= MIN_PART / few]
+        found = basis[leverage >= MIN_PART / max(few, 1)]
         starts = found if starts is None else np.concatenate([starts, found])
         if len(starts) > MAX_STARTS:
             starts = starts[np.argsort((starts**2).sum(axis=1))[-MAX_STARTS:]]
-    largest = one if few < 2 or starts is None else max(one, _share_of_few(starts, few))
+    largest = one if few else 0.0
+    if few > 1 and starts is not None:
+        largest = max(one, _share_of_few(starts, few))
     return min(one, 1.0), min(largest, 1.0)
 
 
