@@ -91,8 +91,11 @@ def _write_shards(
         _check_encoder(backbone, options["encoder_path"], options["backbone"])
     atomic.make_folder(into)
     with session.progress(f"features of {len(shards)} shards", len(shards), "shards") as advance:
-        samples = write_shards(shards, into, options, ray=ray, advance=advance)
-    session.facts(f"{into}: features", {"files": len(shards), "samples": f"{samples:,}"})
+        samples, unreadable = write_shards(shards, into, options, ray=ray, advance=advance)
+    facts = {"files": len(shards), "samples": f"{samples:,}"}
+    if unreadable:
+        facts["unreadable"] = f"{unreadable:,} (listed beside each file)"
+    session.facts(f"{into}: features", facts)
 
 
 def _write_one(session: Session, images: Path, output: Path, options: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import polars as pl
 
 from safle import check_source
 from safle.basics import atomic
-from safle.errors import ImageError
+from safle.errors import ImageError, SafleWarning
 from safle_images.readers import ImageSource, open_images
 from safle_images.readers.archives import TARS, is_image
 from safle_images.readers.files import Files
@@ -43,6 +44,7 @@ def make_features(
     labelled : whether the command needs labels; without, images may have none
     """
     from safle_images.backbones import load_backbone, write_features
+    from safle_images.backbones.writing import count_unreadable, report_of
 
     if not are_images(path):
         if options.get("backbone") is not None:
@@ -63,10 +65,15 @@ def make_features(
         # Features can often be turned back into images: nobody else may read them.
         atomic.make_folder(target.parent).chmod(0o700)
         with session.progress(f"features of {path.name}", len(images), "images") as advance:
-            written = write_features(images, backbone, target, advance=advance, note=session.note)
-        if written.unreadable:
-            left = f"{len(written.unreadable):,} of {len(images):,} images cannot be read"
-            session.warn(f"{path}: {left} and are left out; {written.report} lists them")
+            write_features(images, backbone, target, advance=advance, note=session.note)
+    if unreadable := count_unreadable(target):
+        # Not by the session: where a cluster works, nobody sees what it says.
+        warnings.warn(
+            f"{path}: {unreadable:,} of {len(images):,} images cannot be read and are left out; "
+            f"{report_of(target)} lists them",
+            SafleWarning,
+            stacklevel=2,
+        )
     session.note(f"features are kept in {target}: delete it when you no longer need it")
     return target
 

@@ -144,3 +144,52 @@ def test_a_grid_is_proposed_from_the_features(place: Path, safle: Safle):
     ends = grid.splitlines()[0].split()
     safle("histogram", "public", "--backbone", "tiny.onnx", *ends, "-o", "h.hist")
     assert "values outside  0.00%" in safle("inspect", "h.hist")
+
+
+def test_images_that_cannot_be_read_are_named_by_every_count(
+    place: Path, encoder: Path, safle: Safle
+):
+    """Also by a count of features that an earlier command has made, and by one of shards."""
+    shutil.copytree("public", "more")
+    for at in range(100):
+        shutil.copy("public/cat/001.png", f"more/cat/copy-{at}.png")
+    (place / "more/cat/001.png").write_bytes(b"torn")
+    for found in (count(safle, "more"), count(safle, "more", "--force")):
+        assert "1 of 160 images cannot be read" in " ".join(found.split())
+    said = " ".join(count(safle, "more", "public", "--force").split())
+    assert said.count("1 of 160 images cannot be read") == 1
+
+
+def test_data_sets_by_name_are_counted_as_one(place: Path, encoder: Path, safle: Safle):
+    """``hf:NAME`` is no place beside which a path begins."""
+    datasets = pytest.importorskip("datasets")
+    paths = sorted((place / "public").rglob("*.png"))
+    for name, part in (("first", paths[::2]), ("second", paths[1::2])):
+        cells = [{"bytes": path.read_bytes(), "path": None} for path in part]
+        columns = {"image": cells, "label": [path.parent.name for path in part]}
+        kinds = datasets.Features({"image": datasets.Image(), "label": datasets.Value("string")})
+        made = datasets.Dataset.from_dict(columns, kinds)
+        datasets.DatasetDict({"train": made}).save_to_disk(place / name)
+    count(safle, "public")
+    count(safle, "hf:first:train", "hf:second:train")
+    (found,) = place.glob("hf:first*.stats")
+    assert found.read_bytes() == (place / "public.stats").read_bytes()
+
+
+def test_finished_shards_are_kept_only_for_the_same_images_and_labels(place: Path, safle: Safle):
+    made = ("--backbone", "tiny.onnx", "--into", "parts")
+    shutil.copytree("public", "numbered")
+    for number, name in enumerate(CLASSES):
+        (place / "numbered" / name).rename(place / "numbered" / str(number))
+    (place / "numbered/0/000.png").write_bytes(b"torn")
+    features = ("features", "public", "numbered", *made, "--max-unreadable", "0.1")
+    for _ in range(2):
+        said = " ".join(safle(*features).split())
+        assert "samples 119" in said
+        assert "unreadable 1 " in said
+    shutil.copy("public/cat/001.png", "public/cat/new.png")
+    assert "of other images" in " ".join(safle(*features, code=1).split())
+    (place / "public/cat/new.png").rename(place / "other.png")
+    safle(*features)
+    (place / "public/cat/001.png").rename(place / "public/dog/cat.png")
+    assert "of other labels" in " ".join(safle(*features, code=1).split())

@@ -79,7 +79,7 @@ def write_features(
     advance : called with the number of images done
     note : called with remarks for the user
     """
-    report = atomic.check_place(output.with_name(output.name + ".unreadable.txt"))
+    report = atomic.check_place(report_of(output))
     device = backbone.network.device
     header = {"source": backbone.source, "listing": images.digest(), "images": len(images)}
     header["device"] = device
@@ -110,6 +110,17 @@ def write_features(
         journal.remove()
     classes = len({*labels}) if labels is not None else 0
     return Written(len(journal.names), classes, journal.unreadable, report, resumed)
+
+
+def report_of(output: Path) -> Path:
+    """The text file beside a features file that lists the images that could not be read."""
+    return output.with_name(output.name + ".unreadable.txt")
+
+
+def count_unreadable(output: Path) -> int:
+    """How many images a finished features file leaves out."""
+    report = report_of(output)
+    return report.read_text(encoding="utf-8").count("\n") if report.is_file() else 0
 
 
 def _check_share(unreadable: list[tuple[str, str]], most: float, total: int, report: Path) -> None:

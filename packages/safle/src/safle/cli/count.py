@@ -154,7 +154,8 @@ def _count_shards(
     with session.progress(f"counting {len(features)} tables", len(features), "tables") as advance:
         counts = count_shards(
             encoder,
-            [path.absolute() for path in features],
+            # A data set of a hub has a name, and no place.
+            [path.absolute() if path.exists() else path for path in features],
             partial(_open_shard, encoder, how, options["trust_features"]),
             classes_of=partial(opt.parse_classes, options["classes"]),
             allow_outside=options["allow_outside"],
