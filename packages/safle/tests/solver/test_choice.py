@@ -13,6 +13,7 @@ from safle import (
     declared_range,
     make_encoder,
     of_schema,
+    public_sample,
     solve,
 )
 from safle.tables.schema import Column, Schema
@@ -119,3 +120,12 @@ def test_probabilities_of_two_classes_are_near_the_true_ones():
     for own in np.array_split(np.argsort(found), 5):
         # Over five draws of the samples, the farthest of all fifths was 0.047 away.
         assert found[own].mean() == pytest.approx(truth[3_000:][own].mean(), abs=0.06)
+
+
+@pytest.mark.parametrize(("criterion", "share"), [("auto", 0.5), ("gcv", 0.5), ("evidence", 1.0)])
+def test_products_take_half_of_the_ridge_of_cross_validation(criterion, share):
+    """Only of that: the evidence chooses a ridge of its own."""
+    _, features, labels, _ = made(bent)
+    encoder = make_encoder(public_sample(features), "products")
+    solution = solve(count(encoder, features, labels), criterion=criterion)
+    assert solution.ridge == share * solution.curve.best > 0

@@ -90,7 +90,8 @@ def _by_spectrum(reduction: Reduction, criterion: str, progress: Progress) -> Ri
         class_count=len(sums.class_names),
         criterion=criterion,
     )
-    share = SHARE_FOR_PRODUCTS if sums.layout.block(PRODUCTS) else 1.0
+    halved = sums.layout.block(PRODUCTS) and curve.criterion == "gcv"
+    share = SHARE_FOR_PRODUCTS if halved else 1.0
     return RidgeChoice(reduction, max(share * curve.best, sums.least_ridge), curve, spectrum)
 
 
