@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from safle_images.backbones import Backbone
 
 ALWAYS_IMAGES = (".zip", ".tsv", *TARS)
+COLUMN_FLAGS = {"ignore": "--ignore", "id_column": "--id"}
 
 
 def make_features(
@@ -40,7 +41,7 @@ def make_features(
     Parameters
     ----------
     source : of the encoder; empty if it was made for no backbone, or is to be made
-    options : ``backbone``, ``split`` and ``label_column`` are the command line's
+    options : ``backbone``, ``split``, ``label_column`` and `COLUMN_FLAGS` are the command line's
     labelled : whether the command needs labels; without, images may have none
     """
     from safle_images.backbones import load_backbone, write_features
@@ -53,6 +54,9 @@ def make_features(
                 "archive, or a list of paths"
             )
         return None
+    for option, flag in COLUMN_FLAGS.items():
+        if options.get(option):
+            raise ImageError(f"{path}: images, which have no columns; leave out {flag}")
     name = _find_backbone(path, source, options.get("backbone"))
     images = _open(path, options, labelled=labelled)
     session.note(f"{path}: {images.description}")

@@ -134,7 +134,10 @@ def test_a_table_does_not_take_a_backbone(place: Path, encoder: Path, safle: Saf
 
 
 def test_columns_of_images_cannot_be_ignored(place: Path, encoder: Path, safle: Safle):
-    assert "--ignore" in count(safle, "public", "--ignore", "age", code=1)
+    write_images(place / "new", 9)
+    kept = [*place.glob("cache/features/*.safetensors")]
+    assert "--ignore" in count(safle, "new", "--ignore", "age", code=1)
+    assert [*place.glob("cache/features/*.safetensors")] == kept, "refused before features are made"
 
 
 def test_a_grid_is_proposed_from_the_features(place: Path, safle: Safle):

@@ -2,7 +2,8 @@
 
 They add readers by entry points in the group ``safle.readers``: a function
 ``(session, path, source, options, labelled=...)``, which returns the features file that it made of
-what is at ``path``, or None if that is a table. ``source`` names the encoder's backbone.
+what is at ``path``, or None if that is a table, and refuses options that its data do not have.
+``source`` names the encoder's backbone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from safle.cli import options as opt
 from safle.cli.session import Session
 from safle.encoders.base import Encoder
 from safle.encoders.matching import open_matching
-from safle.errors import TableError
 from safle.tables.table import Table
 
 TABLES = (".csv", ".npz", ".parquet")
@@ -55,12 +55,5 @@ def find_table(
     for entry in entry_points(group="safle.readers"):
         made = entry.load()(session, path, source, options, labelled=labelled)
         if made is not None:
-            _refuse(path, options)
             return made, {}
     return path, how
-
-
-def _refuse(path: Path, options: dict[str, Any]) -> None:
-    for name, flag in (("ignore", "--ignore"), ("id_column", "--id")):
-        if options.get(name):
-            raise TableError(f"{path}: images, which have no columns; leave out {flag}")
