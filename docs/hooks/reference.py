@@ -21,15 +21,13 @@ import msgspec
 import safle
 from safle import HEADS, errors, kinds
 from safle.basics import describe, journal, to_mapping
-from safle.encoders import base
 from safle.evaluation import counts
-from safle.model import model_file
 from safle.server import folder, store
 from safle.solver import choice, heads, ridge, temperature
 from safle.wire import container
 from safle_flower.settings import Run
 from safle_lab import baselines
-from safle_private import keys, messages, noisy_file, vector
+from safle_private import keys, messages, vector
 from safle_private import round as rounds
 
 DOOR = Path(safle.__file__).with_suffix(".pyi")
@@ -87,9 +85,6 @@ EQUATIONS = {
 }
 """Modules of the solver whose docstrings have the equations."""
 FORMATS = {
-    "Encoders": (base,),
-    "Models": (model_file,),
-    "Noisy statistics, type 8": (noisy_file,),
     "Evaluation counts, type 9": (counts,),
     "Private rounds, types 3 to 7": (keys, rounds, messages, vector),
     "A store": (store, folder),
@@ -172,8 +167,8 @@ def _range(setting: Any) -> str:
 
 def _files() -> Iterator[str]:
     yield "# Files\n\n`safle inspect FILE` recognises all of these."
-    yield "[The wire format](../wire-format.md) has containers, statistics and"
-    yield "histograms byte by byte; the others are below.\n"
+    yield "[The wire format](../wire-format.md) has containers, statistics, histograms,"
+    yield "encoders and models byte by byte; the others are below.\n"
     yield "| type | file | usual ending |\n|---|---|---|"
     for (number, name), ending in zip(container.FILE_TYPES.items(), ENDINGS, strict=True):
         yield f"| {number} | {name} | `{ending}` |"

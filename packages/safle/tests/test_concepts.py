@@ -18,7 +18,7 @@ MOST = {
     "public classes": 69,
     "packed tuples": 0,
     "isinstance on values that add up": 0,
-    "lines": 23_995,
+    "lines": 23_967,
 }
 
 

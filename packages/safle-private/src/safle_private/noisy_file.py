@@ -1,15 +1,6 @@
 """Noisy statistics <-> bytes: the free sums alone, and what their noise promises.
 
-The header has ``fingerprint``, ``layout`` and ``classes`` as in statistics, but all declared
-classes; ``privacy``: ``epsilon``, ``delta``, ``rho``, the noise's scales ``gram``, ``cross`` and
-``counts``, ``releases``, ``total_epsilon``, ``calibration``; and ``planes``, bytes per value of
-every section. So the digest covers the promise as well.
-
-Free columns are all but the first code of each expert and the constants. Free products are those of
-two free columns, squares of dense columns included, unless both are codes of one expert. The
-sections are ``counts`` (classes), ``cross`` (free columns, classes) and ``products`` (free, row by
-row of the upper triangle). A count below 1 is written as 1. The reader computes everything else: an
-expert's first code is 1 minus its others, a constant its integer, the square of a code the code.
+The reader computes everything else from them. The digest covers the promise as well.
 """
 
 from __future__ import annotations

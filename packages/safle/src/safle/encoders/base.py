@@ -1,18 +1,6 @@
-r"""The base class of encoders: data in a file, with a fingerprint, that map features to codes.
+"""The base class of encoders: data in a file, with a fingerprint, that map features to codes.
 
-A safetensors file with one metadata key, ``safle``: JSON with sorted keys and no white space,
-non-ASCII characters escaped, of ``format`` ("safle-encoder-5"), ``kind``, ``layout`` (as in
-statistics) and ``settings``. Where they apply, it has ``classes``, the only labels, ascending;
-``features``, names in the order of columns; ``ranges``, lists of their lower and upper ends;
-``source``, a line about what makes the features. A table's settings may have a ``schema``:
-``columns`` by name (``low``, ``high``, ``unit``, or ``levels``, ``others``; ``optional``),
-``missing``, ``ignore``, ``classes``, ``label_column``, ``sparse``, ``least``.
-
-The tensors are float64: ``thresholds`` (T, d) of an ``embedding``, else ``mean`` and ``deviation``
-(d); d counts only the numbers of a table. ``products`` also have integers, for u products of k
-coordinates: ``directions`` (d, k), int16, and int32 ``centres`` (k), ``pairs`` (u, 2), ``factors``
-and ``offsets`` (u). The fingerprint is the SHA-256 of that JSON, then for every tensor by name
-``\n<name> <shape as Python prints the tuple>\n`` and its values as float64.
+The file is described in docs/wire-format.md.
 """
 
 from __future__ import annotations

@@ -1,22 +1,6 @@
 """A model's file: a JSON header, the encoder's arrays and the weights. Reading checks them all.
 
-A safetensors file with the metadata key ``safle``: JSON with sorted keys and no white space of
-``format`` ("safle-model-6"), ``encoder`` (the encoder's JSON as a string), ``classes``, ``head``,
-``ridge`` (a hexadecimal float) and ``sum``; where known, the ``promise`` of noisy statistics (one
-line of up to 200 characters), and ``temperature``, a hexadecimal float that scores are divided by
-before the softmax. Tensors:
-
-- ``codes``: int64, ascending, the columns that have weights;
-- ``weights``: float32, codes, then dense columns, per real unit;
-- ``intercept``: float32; ``encoder.NAME``: the encoder's;
-- ``factors``: int16, of the quadratic head, classes × d(d+1)/2, rows of an upper triangular V; d
-  columns are counted by class, without the constant; ``offsets``: int32, classes × d.
-
-The quadratic head's header has ``exponent`` (-64 to 64) and ``share`` (a hexadecimal float, 0 to
-1). With x the dense integers and s their scale, ``y = round(V'x 2^(exponent + 12) / s) - offsets``,
-clipped to ``±⌊√(2^53 / d)⌋``; ``share |y|² / 2^25`` is subtracted from the class's score. Where
-``factors`` is classes × d × k, they are directions G, ``offsets`` is classes × k, G and k take the
-places of V and d, and the term is added. All sums are exact in float64, in any order.
+The file is described in docs/wire-format.md.
 """
 
 from __future__ import annotations
