@@ -167,12 +167,20 @@ def _place_of(images: ImageSource, backbone: Backbone, path: Path) -> Path:
 def _states(images: ImageSource, path: Path) -> Iterator[int]:
     """When the files were changed: sizes and names alone do not tell."""
     place = Path(str(path).removeprefix(hub.PREFIX))
+    if not place.exists():
+        # The name of a split may follow that of a data set.
+        place = Path(str(place).partition(":")[0])
     if place.is_file():
         yield place.stat().st_mtime_ns
     folder = place if place.is_dir() else place.parent
+    are_files = True
     for name in images.names:
         try:
             yield os.stat(f"{folder}/{name}").st_mtime_ns  # noqa: PTH116 (a Path for each is slow)
         except (OSError, ValueError):
             # A member of an archive, or a row of a data set.
+            are_files = False
             yield 0
+    if place.is_dir() and not are_files:
+        # Rows of files that may have the same sizes as before.
+        yield from sorted(file.stat().st_mtime_ns for file in place.rglob("*") if file.is_file())

@@ -163,16 +163,40 @@ def test_images_that_cannot_be_read_are_named_by_every_count(
     assert said.count("1 of 160 images cannot be read") == 1
 
 
-def test_data_sets_by_name_are_counted_as_one(place: Path, encoder: Path, safle: Safle):
-    """``hf:NAME`` is no place beside which a path begins."""
+def save_data_set(folder: Path, paths: list[Path]) -> None:
     datasets = pytest.importorskip("datasets")
+    cells = [{"bytes": path.read_bytes(), "path": None} for path in paths]
+    columns = {"image": cells, "label": [path.parent.name for path in paths]}
+    kinds = datasets.Features({"image": datasets.Image(), "label": datasets.Value("string")})
+    made = datasets.Dataset.from_dict(columns, kinds)
+    datasets.DatasetDict({"train": made}).save_to_disk(folder)
+
+
+@pytest.mark.parametrize("name", ["set", "hf:set:train"])
+def test_features_are_made_anew_for_a_changed_data_set_of_the_same_size(
+    place: Path, encoder: Path, safle: Safle, name: str
+):
     paths = sorted((place / "public").rglob("*.png"))
-    for name, part in (("first", paths[::2]), ("second", paths[1::2])):
-        cells = [{"bytes": path.read_bytes(), "path": None} for path in part]
-        columns = {"image": cells, "label": [path.parent.name for path in part]}
-        kinds = datasets.Features({"image": datasets.Image(), "label": datasets.Value("string")})
-        made = datasets.Dataset.from_dict(columns, kinds)
-        datasets.DatasetDict({"train": made}).save_to_disk(place / name)
+    bitmaps = [path.with_suffix(".bmp") for path in paths]
+    found = []
+    for step in (1, -1):
+        for path, bitmap in zip(paths, bitmaps, strict=True):
+            Image.fromarray(np.asarray(Image.open(path))[::step]).save(bitmap)
+        save_data_set(place / "set", bitmaps)
+        size = sum(file.stat().st_size for file in (place / "set").rglob("*.arrow"))
+        count(safle, name, "--force")
+        (counted,) = [*place.glob("set.stats"), *place.glob("hf*.stats")]
+        found.append((size, counted.read_bytes()))
+    (before, first), (after, second) = found
+    assert before == after
+    assert first != second
+
+
+def test_data_sets_by_name_are_counted_as_one(place: Path, encoder: Path, safle: Safle):
+    """``hf:NAME`` is not a place, which would begin beside this one."""
+    paths = sorted((place / "public").rglob("*.png"))
+    save_data_set(place / "first", paths[::2])
+    save_data_set(place / "second", paths[1::2])
     count(safle, "public")
     count(safle, "hf:first:train", "hf:second:train")
     (found,) = place.glob("hf:first*.stats")
