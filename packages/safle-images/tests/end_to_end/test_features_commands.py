@@ -109,10 +109,12 @@ def test_another_backbone_is_refused(place: Path, encoder: Path, tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["f.safetensors"]
 
 
-def test_the_core_says_what_to_do_with_images(place: Path, encoder: Path, tmp_path: Path) -> None:
+def test_images_need_the_file_of_a_backbone_of_ones_own(
+    place: Path, encoder: Path, tmp_path: Path
+) -> None:
     images = place / "photographs.zip"
     done = safle("count", images, "--encoder", encoder, "-o", tmp_path / "a.stats", fails=True)
-    assert "images become features with 'safle features' (package safle-images)" in done.stderr
+    assert "--backbone FILE.onnx" in done.stderr
 
 
 def test_unreadable_images_are_reported(place: Path, tmp_path: Path) -> None:
@@ -244,7 +246,9 @@ def test_images_all_the_way(place: Path, tmp_path: Path) -> None:
     broken.write_bytes(b"nothing")
     allowed = ("--max-unreadable", 0.1)
     for like in (encoder, model):
-        safle("features", photographs, *mine, "--encoder", like, *allowed, "-o", features)
+        safle(
+            "features", photographs, *mine, "--encoder", like, *allowed, "--force", "-o", features
+        )
         assert len(open_table(features)) == 23
     assert "23" in safle("evaluate", model, features).stdout
     safle("predict", model, features, "-o", tmp_path / "p.csv")
