@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from safle.cli import Session
     from safle_images.backbones import Backbone
 
+TABLES = (".csv", ".npz", ".parquet")
 ALWAYS_IMAGES = (".zip", ".tsv", *TARS)
 COLUMN_FLAGS = {"ignore": "--ignore", "id_column": "--id"}
 
@@ -48,7 +49,8 @@ def make_features(
     from safle_images.backbones.writing import count_unreadable, report_of
 
     if not are_images(path):
-        if options.get("backbone") is not None:
+        # Of what is not there, or of no known type, the core says so.
+        if options.get("backbone") is not None and path.is_file() and path.suffix.lower() in TABLES:
             raise ImageError(
                 f"{path}: a table, which needs no --backbone; expected images: a folder, an "
                 "archive, or a list of paths"

@@ -220,3 +220,12 @@ def test_finished_shards_are_kept_only_for_the_same_images_and_labels(place: Pat
     safle(*features)
     (place / "public/cat/001.png").rename(place / "public/dog/cat.png")
     assert "of other labels" in " ".join(safle(*features, code=1).split())
+
+
+def test_a_place_that_is_missing_is_not_called_a_table(place: Path, encoder: Path, safle: Safle):
+    (place / "note.txt").write_text("not images")
+    for name in ("nowhere", "note.txt"):
+        said = count(safle, name, code=1)
+        assert name in said
+        assert "--backbone" not in said
+    assert "nowhere" in count(safle, "public", "nowhere", code=1)
